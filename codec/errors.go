@@ -1,0 +1,34 @@
+package codec
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/headrace/headrace/nd"
+)
+
+// errTorn is the cause of every error about a stream that ends too early.
+var errTorn = errors.New("the stream ends within it")
+
+// unsupportedError is a cause that makes the error around it one of kind
+// nd.ErrUnsupported. All other causes are corrupt bytes.
+type unsupportedError string
+
+func (e unsupportedError) Error() string { return string(e) }
+
+func unsupported(format string, args ...any) error {
+	return unsupportedError(fmt.Sprintf(format, args...))
+}
+
+func kindOf(cause error) error {
+	var u unsupportedError
+	if errors.As(cause, &u) {
+		return nd.ErrUnsupported
+	}
+	return nd.ErrCorrupt
+}
+
+// tooLong is the error of a decoder whose output passes the caller's limit.
+func tooLong(codec string, limit int) error {
+	return nd.Errorf(nd.ErrCorrupt, "%s: decodes to more than the expected %d bytes", codec, limit)
+}

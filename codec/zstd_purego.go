@@ -1,0 +1,12 @@
+//go:build !cgo || purego
+
+package codec
+
+// zstdDecoder is the decoder of this build.
+type zstdDecoder = twinZstd
+
+func newZstdDecoder() *zstdDecoder { return newTwinZstd() }
+
+func encodeZstd(dst, src []byte, level int, checksum bool) ([]byte, error) {
+	return encodeTwinZstd(dst, src, level, checksum)
+}
