@@ -1,0 +1,127 @@
+# headrace: build, test, measure. `make help` lists the targets.
+# Needs Go, Python 3.10+ with venv, a C compiler and make; all else is installed
+# by the targets themselves, into build/ and .venv*/, at pinned versions.
+
+GO      ?= go
+PYTHON  ?= python3
+FUZZTIME ?= 3s
+NICE    ?= nice
+
+export CGO_ENABLED ?= 1
+BUILD  := -trimpath -ldflags="-s -w"
+CFLAGS := -O2 -g -fPIC -std=c11 -Wall -Wextra -Werror
+PKG    := python/headrace
+LINTER := build/tools/golangci-lint
+WHEEL  := dist/wheel.stamp
+TAG    ?= manylinux_2_34_x86_64
+
+# Files whose change makes a new binary, library or wheel.
+GOFILES := $(shell find . -path './.*' -prune -o -path ./build -prune -o -path ./data -prune -o -name '*.go' ! -name '*_test.go' -print) go.mod go.sum
+PYFILES := $(shell find python -name '*.py' -o -name '*.pyi' -o -name 'py.typed' -o -name 'pyproject.toml' 2>/dev/null)
+
+.PHONY: help build lib wheel demo test test-go test-nocgo test-python test-oracle race fuzz-short lint vuln fmt bench bench-compare soak clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# --- products
+
+build: bin/headrace ## the command, bin/headrace
+
+lib: $(PKG)/libheadrace.so $(PKG)/libheadrace_client.so ## the shared libraries of the Python package
+
+wheel: $(WHEEL) ## the wheel, dist/*.whl
+
+demo: build ## write sample data and stream an epoch of random crops
+	bin/headrace demo
+
+bin/headrace: $(GOFILES)
+	$(GO) build $(BUILD) -o $@ ./cmd/headrace
+
+$(PKG)/libheadrace.so: $(GOFILES) $(wildcard cabi/*.h)
+	$(GO) build $(BUILD) -buildmode=c-shared -o $@ ./cabi
+
+$(PKG)/libheadrace_client.so: $(wildcard cabi/client/*.c cabi/client/*.h)
+	$(CC) $(CFLAGS) -shared -o $@ $(filter %.c,$^)
+
+$(WHEEL): bin/headrace $(PKG)/libheadrace.so $(PKG)/libheadrace_client.so $(PYFILES) .venv/ready
+	rm -rf dist build/wheel && mkdir -p dist $(PKG)/_bin && cp bin/headrace $(PKG)/_bin/
+	.venv/bin/pip wheel -q --no-deps --no-build-isolation -w build/wheel ./python
+	.venv/bin/wheel tags --remove --python-tag py3 --abi-tag none --platform-tag $(TAG) build/wheel/*.whl
+	mv build/wheel/*.whl dist/ && touch $@
+
+# --- environments: one to build and lint, one clean for the tests of the wheel, one with the oracles
+
+.venv/ready: tools/requirements.txt
+	$(PYTHON) -m venv .venv || { echo 'no venv module: apt-get install python3-venv'; exit 1; }
+	.venv/bin/pip install -q --disable-pip-version-check -r $< && touch $@
+
+.venv-wheel/ready: tools/requirements-test.txt $(WHEEL)
+	rm -rf .venv-wheel && $(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/pip install -q --disable-pip-version-check -r $< dist/*.whl && touch $@
+
+.venv-oracle/ready: tools/requirements-oracle.txt
+	$(PYTHON) -m venv .venv-oracle
+	.venv-oracle/bin/pip install -q --disable-pip-version-check -r $< && touch $@
+
+.venv-oracle/wheel: .venv-oracle/ready $(WHEEL)
+	.venv-oracle/bin/pip install -q --disable-pip-version-check --no-deps --force-reinstall dist/*.whl && touch $@
+
+$(LINTER): tools/go.mod tools/go.sum
+	$(GO) -C tools build -o $(CURDIR)/build/tools/ tool
+
+# --- tests
+
+test: test-go test-nocgo fuzz-short test-python test-oracle ## everything that CI runs, save lint
+
+test-go: ## vet and test the Go packages
+	$(GO) vet ./...
+	$(GO) test ./...
+
+test-nocgo: ## the codecs and the command without cgo
+	CGO_ENABLED=0 $(GO) vet ./...
+	CGO_ENABLED=0 $(GO) test ./codec/... ./pipeline/...
+
+test-python: .venv-wheel/ready build ## the Python tests against the wheel in a clean environment
+	cd python/tests && ../../.venv-wheel/bin/python -P -m pytest -q
+
+test-oracle: .venv-oracle/wheel build ## the differential suite against zarr-python, numcodecs and tensorstore
+	.venv-oracle/bin/python -P -m pytest -q tests
+
+race: ## the Go tests under the race detector
+	$(GO) test -race ./...
+
+fuzz-short: ## each fuzzer for FUZZTIME
+	GO="$(GO)" tools/fuzz.sh $(FUZZTIME)
+
+soak: race ## long fuzzing and a larger differential suite
+	GO="$(GO)" tools/fuzz.sh 2m
+	$(MAKE) test-oracle ORACLE_ROUNDS=20
+
+# --- checks
+
+lint: $(LINTER) .venv/ready ## golangci-lint, gofumpt, tidy, ruff, pyright
+	$(LINTER) run ./...
+	$(LINTER) fmt --diff ./...
+	$(GO) mod tidy -diff
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/pyright
+
+vuln: $(LINTER) ## known vulnerabilities of the dependencies (asks the Go vulnerability database)
+	build/tools/govulncheck ./...
+
+fmt: $(LINTER) .venv/ready ## format Go and Python
+	$(LINTER) fmt ./...
+	.venv/bin/ruff check --fix-only -q . && .venv/bin/ruff format .
+
+# --- measurements
+
+bench: ## the Go benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+bench-compare: .venv-oracle/wheel build ## headrace beside tensorstore, zarrs-python and zarr-python on the same files
+	.venv-oracle/bin/python -P bench/compare.py
+
+clean: ## remove what the targets made, environments and data too
+	rm -rf bin build dist data .venv .venv-wheel .venv-oracle $(PKG)/*.so $(PKG)/*.h $(PKG)/_bin
