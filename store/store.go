@@ -8,19 +8,42 @@ import "context"
 // nd.ErrNotFound only when the object definitely does not exist.
 type Store interface {
 	// ReadAt fills p with the bytes of the object from off on. An object that ends
-	// before p is full is an error of kind nd.ErrCorrupt.
+	// before p is full is an error of kind nd.ErrCorrupt. What p holds after an
+	// error is not defined.
 	ReadAt(ctx context.Context, key string, p []byte, off int64) error
 
 	// Size is the length of the object in bytes.
 	Size(ctx context.Context, key string) (int64, error)
 
 	// List names what lies directly below prefix, sorted; names of folders end in
-	// "/". A prefix that does not exist is nd.ErrNotFound.
+	// "/". The prefix is a folder's key with or without a final "/", "" is the
+	// root. A prefix that does not exist is nd.ErrNotFound.
 	List(ctx context.Context, prefix string) ([]string, error)
 
 	// String is the URI of the root, for messages.
 	String() string
 
-	// Close frees what the store holds. Reads after Close are nd.ErrClosed.
+	// Close frees what the store holds. Reads after Close are nd.ErrClosed; reads
+	// that are under way may still finish.
 	Close() error
+}
+
+// Options are the knobs of Open. The zero value is the default.
+type Options struct {
+	// Descriptors bounds the open files of local stores; stores that share it
+	// share the bound, and its owner closes it. nil: each store has its own of
+	// DefaultDescriptors.
+	Descriptors *Descriptors
+
+	// Retry says how I/O errors are tried again. The zero value is DefaultRetry.
+	Retry RetryPolicy
+}
+
+// Stats counts what a store did since it was opened.
+type Stats struct {
+	Hits      uint64 // reads that found their file open
+	Misses    uint64 // reads that had to open it
+	Evictions uint64 // files closed to make room
+	Open      int    // files open now
+	Retries   uint64 // calls repeated after an I/O error
 }

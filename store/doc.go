@@ -1,0 +1,19 @@
+// Package store says where bytes are: named objects below a root, read by
+// ranges, never written.
+//
+//	Open(uri) -> Retry( File | Memory | … ) -> ReadAt(key, p, off)
+//
+// A store does no caching of bytes, no coalescing and starts no goroutine: the
+// caller decides how many reads run at once. A local store bounds its open files
+// (Descriptors), several stores may share one bound.
+//
+// What an object is does not depend on the store: a folder is not an object, so
+// a key that names one is nd.ErrNotFound on a disk as it is in memory or on an
+// object store. A key is a plain relative path (see CheckKey); it cannot leave
+// the root.
+//
+// Errors. nd.ErrNotFound: there is definitely no such object. nd.ErrCorrupt: the
+// object ends before the wanted range does. nd.ErrIO: everything else that the
+// system reports; Retry tries those again that may pass. nd.ErrClosed: the store
+// was closed. Context errors pass unchanged.
+package store
