@@ -2,6 +2,7 @@ package zarr
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/headrace/headrace/nd"
 )
@@ -39,6 +40,51 @@ type DType struct {
 	Unit string
 	// Time is 'M' for datetime64, 'm' for timedelta64, 0 for other types.
 	Time byte
+}
+
+// Leaf is the level whose chunks the codecs decode.
+func (a *Array) Leaf() *Level { return &a.Levels[len(a.Levels)-1] }
+
+// ChunkShape is the extent of a leaf chunk along each axis of the array.
+func (a *Array) ChunkShape() []int64 { return slices.Clone(a.Leaf().Chunk) }
+
+// ChunkBytes is the size of a leaf chunk in the array's type, after all codecs.
+// Chunks at the edge of the array are full size too.
+func (a *Array) ChunkBytes() int64 {
+	n, _ := nd.Product(a.Leaf().Chunk) // the parser refuses an overflow
+	return n * int64(a.DType.Size())
+}
+
+// WithAttributes is a copy of a with the attributes of a v2 .zattrs document.
+// xarray's "_ARRAY_DIMENSIONS" become DimensionNames.
+func (a *Array) WithAttributes(doc []byte) (*Array, error) {
+	p := &parser{notes: slices.Clone(a.Notes)}
+	attributes, err := p.document(doc, MaxDocument)
+	if err != nil {
+		return nil, err
+	}
+	object, err := parseObject("attributes", attributes)
+	if err != nil {
+		return nil, err
+	}
+	b := *a
+	b.Attributes = attributes
+	if names := xarrayDimensions(object); len(names) == len(a.Shape) {
+		b.DimensionNames = names
+	}
+	b.Notes = p.notes
+	return &b, nil
+}
+
+// xarrayDimensions is the list of axis names that xarray keeps in an attribute
+// of v2 arrays, nil if it is absent or something else: attributes are the
+// user's, they cannot be corrupt.
+func xarrayDimensions(attributes object) []string {
+	var names []string
+	if json.Unmarshal(attributes["_ARRAY_DIMENSIONS"], &names) != nil {
+		return nil
+	}
+	return names
 }
 
 // Level is one nesting of chunks.
