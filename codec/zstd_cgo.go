@@ -8,6 +8,9 @@ import (
 	"github.com/DataDog/zstd"
 )
 
+// ZstdLibrary names the zstd library of this build, for reports.
+const ZstdLibrary = "libzstd"
+
 // zstdDecoder is the decoder of this build: one libzstd context. Its C memory is
 // freed by a finalizer of the wrapper once nothing refers to it.
 type zstdDecoder struct {

@@ -2,6 +2,9 @@
 
 package codec
 
+// ZstdLibrary names the zstd library of this build, for reports.
+const ZstdLibrary = "klauspost"
+
 // zstdDecoder is the decoder of this build.
 type zstdDecoder = twinZstd
 
