@@ -32,7 +32,7 @@ type Convert func(dst, src []byte, n int)
 //     overflow to infinity;
 //   - to bf16: to f32 first, then to bf16, two roundings;
 //   - a NaN keeps its sign and the top bits of its payload and becomes quiet;
-//   - equal types without affine are copied bit by bit;
+//   - equal types, and bf16 to f32, keep their bits if there is no affine;
 //   - a bool source is 0 or 1, where any byte but 0 counts as 1. Only bool
 //     becomes bool, and only a complex type becomes itself.
 //
