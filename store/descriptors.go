@@ -13,7 +13,7 @@ import (
 )
 
 // DefaultDescriptors is the number of files a local store keeps open. A batch
-// window touches some tens to hundreds of shards, and an open costs 5-20 µs on a
+// window touches some tens to hundreds of shards, and an open costs 4-5 µs on a
 // local disk and a round trip on a network file system, so a window should fit;
 // half of the usual soft limit of 1024 stays free for the trainer.
 const DefaultDescriptors = 512
