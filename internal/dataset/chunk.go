@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"bufio"
 	"encoding/json"
 
 	"github.com/headrace/headrace/codec"
@@ -20,6 +21,7 @@ type chunker struct {
 
 	values, stored []byte    // of one chunk
 	encoded        [2][]byte // in front of and behind a stage
+	out            *bufio.Writer // of shards
 }
 
 func newChunker(a *Array) (*chunker, error) {

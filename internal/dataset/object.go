@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -58,14 +59,17 @@ func (c *chunker) writeObject(dir string, coord []int64, keep bool) error {
 		return err
 	}
 	defer file.Abort()
-	out := bufio.NewWriterSize(file, 1<<20)
 	if c.array.Shard == nil {
-		err = c.writeChunk(out, coord)
+		err = c.writeChunk(file, coord)
 	} else {
-		err = c.writeShard(out, coord)
-	}
-	if err == nil {
-		err = out.Flush()
+		if c.out == nil {
+			c.out = bufio.NewWriterSize(nil, 256<<10)
+		}
+		c.out.Reset(file)
+		err = c.writeShard(c.out, coord)
+		if err == nil {
+			err = c.out.Flush()
+		}
 	}
 	if err == nil {
 		err = file.Commit()
@@ -73,7 +77,7 @@ func (c *chunker) writeObject(dir string, coord []int64, keep bool) error {
 	return err
 }
 
-func (c *chunker) writeChunk(out *bufio.Writer, coord []int64) error {
+func (c *chunker) writeChunk(out io.Writer, coord []int64) error {
 	data, err := c.chunk(coord)
 	if err == nil {
 		_, err = out.Write(data)
@@ -84,7 +88,7 @@ func (c *chunker) writeChunk(out *bufio.Writer, coord []int64) error {
 // writeShard writes the chunks of a shard in C order and its index behind them:
 // (offset, length) of each chunk, then the CRC-32C of that table. Chunks that lie
 // wholly outside the array are not stored: both words are all ones.
-func (c *chunker) writeShard(out *bufio.Writer, shard []int64) error {
+func (c *chunker) writeShard(out io.Writer, shard []int64) error {
 	a := c.array
 	inner := make([]int64, len(shard))
 	for i := range inner {

@@ -45,6 +45,11 @@ var folders = map[string]row{
 
 	"internal/scenario":   {ours: []string{"nd", "zarr", "codec", "sampler", "store", "pipeline"}, why: "scenarios describe data sets and runs; cmd runs them"},
 	"internal/dataset":    {ours: []string{"nd", "zarr", "codec", "internal/scenario", "internal/atomicfile"}, others: []string{"github.com/klauspost/compress", "github.com/DataDog/zstd"}, why: "dataset writes what a scenario describes"},
+	"internal/plainread":  {ours: []string{"nd", "zarr", "codec", "store"}, why: "what the engine is held against shares no code with it"},
+	"internal/npy":        {ours: []string{"nd"}, pure: true, why: "npy is a header"},
+	"internal/export":     {ours: []string{"nd", "zarr", "sampler", "pipeline"}, why: "export streams one box through the engine"},
+	"internal/benchmark":  {ours: []string{"nd", "zarr", "codec", "store", "sampler", "pipeline", "internal/scenario", "internal/dataset", "internal/plainread"}, why: "a benchmark writes its data, runs the engine and checks it against plainread"},
+	"internal/doctor":     {others: []string{"golang.org/x/sys"}, why: "doctor looks at the machine, not at data"},
 	"internal/atomicfile": {ours: []string{"nd"}, why: "a file that is whole or absent"},
 	"internal/lint":       {why: "lint reads source and needs nothing of the engine"},
 }
