@@ -1,6 +1,6 @@
 module github.com/headrace/headrace
 
-go 1.26.8
+go 1.26.0
 
 require (
 	github.com/DataDog/zstd v1.5.7 // indirect

@@ -1,0 +1,135 @@
+package pipeline
+
+import "github.com/headrace/headrace/codec"
+
+// loop is one axis of a copy: n steps, and the bytes that one step moves the
+// destination and the source.
+type loop struct {
+	n        int
+	dst, src int64
+}
+
+// nest is a copy as nested loops, the outermost first. Axes of one element are
+// left out, and neighbouring axes that are contiguous on both sides are one loop,
+// so that the innermost loop is as long as the copy allows.
+type nest struct {
+	loops [maxRank]loop
+	rank  int
+	dst   int64 // first byte of the destination within its sample
+	src   int64 // first byte of the source within the chunk
+}
+
+// build sorts the axes of a job by the destination: every write then goes
+// forward through the tensor.
+func (t *nest) build(axes []axis, f *fieldLayout, srcStride []int64) {
+	t.rank, t.dst, t.src = 0, 0, 0
+	for _, a := range f.order {
+		x := &axes[a]
+		d := f.strides[a]
+		var s int64
+		if srcStride != nil {
+			s = srcStride[a]
+		}
+		t.dst += int64(x.dst) * d
+		t.src += int64(x.src) * s
+		if x.n == 1 {
+			continue
+		}
+		step := int64(x.step) * s
+		if t.rank > 0 {
+			if o := &t.loops[t.rank-1]; o.dst == d*int64(x.n) && o.src == step*int64(x.n) {
+				*o = loop{o.n * int(x.n), d, step}
+				continue
+			}
+		}
+		t.loops[t.rank] = loop{int(x.n), d, step}
+		t.rank++
+	}
+}
+
+// inner takes the innermost loop off the nest: the row of the copy. Where that is
+// not contiguous in the destination the row is one element.
+func (t *nest) inner(elem int64) loop {
+	if t.rank > 0 && t.loops[t.rank-1].dst == elem {
+		t.rank--
+		return t.loops[t.rank]
+	}
+	return loop{1, elem, 0}
+}
+
+// each calls row for every combination of the loops that are left, with the
+// first byte of each side.
+func (t *nest) each(row func(dst, src int64)) {
+	var at [maxRank]int
+	dst, src := t.dst, t.src
+	for {
+		row(dst, src)
+		i := t.rank - 1
+		for ; i >= 0; i-- {
+			l := &t.loops[i]
+			at[i]++
+			dst += l.dst
+			src += l.src
+			if at[i] < l.n {
+				break
+			}
+			dst -= l.dst * int64(l.n)
+			src -= l.src * int64(l.n)
+			at[i] = 0
+		}
+		if i < 0 {
+			return
+		}
+	}
+}
+
+// sampleMemory is where a job writes.
+func (k *worker) sampleMemory(j *job, f *fieldLayout) []byte {
+	j.slot.await()
+	at := f.offset + int(j.sample)*f.sampleBytes
+	return j.slot.mem[at : at+f.sampleBytes : at+f.sampleBytes]
+}
+
+// place copies and converts the part of a chunk that a job names. src holds the
+// decoded bytes from c.skip on.
+func (k *worker) place(w *wave, j *job, c *waveChunk, src []byte) {
+	f := k.h.p.fields[j.field]
+	var t nest
+	t.build(w.axes[j.axes:j.axes+j.rank], f, c.recipe.stride)
+	t.src -= c.skip
+	mem := k.sampleMemory(j, f)
+	conv := j.conv
+	row := t.inner(int64(conv.to))
+	bytes := row.n * conv.to
+	if row.n == 1 || row.src == int64(conv.from) {
+		n := row.n * conv.from
+		t.each(func(d, s int64) {
+			conv.row(mem[d:d+int64(bytes)], src[s:s+int64(n)], row.n)
+			k.placed += int64(bytes)
+		})
+		return
+	}
+	if need := row.n * conv.from; len(k.row) < need {
+		k.row = make([]byte, need)
+	}
+	gathered := k.row[:row.n*conv.from]
+	t.each(func(d, s int64) {
+		codec.Gather(gathered, src, int(s), int(row.src), row.n, conv.from)
+		conv.row(mem[d:d+int64(bytes)], gathered, row.n)
+		k.placed += int64(bytes)
+	})
+}
+
+// fill writes one element all over the part of the sample that a job names.
+func (k *worker) fill(w *wave, j *job, elem []byte) {
+	f := k.h.p.fields[j.field]
+	var t nest
+	t.build(w.axes[j.axes:j.axes+j.rank], f, nil)
+	mem := k.sampleMemory(j, f)
+	row := t.inner(int64(len(elem)))
+	bytes := int64(row.n * len(elem))
+	t.each(func(d, _ int64) {
+		codec.Fill(mem[d:d+bytes], elem)
+		k.placed += bytes
+	})
+}

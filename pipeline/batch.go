@@ -1,0 +1,194 @@
+package pipeline
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/sampler"
+)
+
+// Meta is what the pusher of a batch wants to find on it again.
+type Meta struct {
+	Epoch, Step int64
+	View        int64
+}
+
+// Event is something that happens later on a device. Wait blocks until it has
+// happened. A nil Event has happened already.
+type Event interface{ Wait() error }
+
+// Tensor is one field of a batch. It is C-contiguous.
+type Tensor struct {
+	Name  string
+	DType nd.DType
+	// Shape is [samples, extents...].
+	Shape []int64
+	// Data is the memory of the tensor on the host, little-endian, valid until the
+	// batch's last Release. It is nil where the batch lies on a GPU.
+	Data []byte
+}
+
+// Batch is a finished batch in one slot of the pipeline. It starts with one
+// reference, which the receiver of Next owns. All methods may be called from any
+// goroutine; none but Release and Retain may be called after the last Release.
+type Batch struct {
+	seq     int64
+	meta    Meta
+	samples []sampler.Sample // those that are in the batch, in order
+	errs    []error          // of samples that were skipped or filled
+	fields  []*fieldLayout
+	slot    *slot // nil for a batch of no samples
+	refs    atomic.Int32
+	free    func(*Batch, Event)
+}
+
+// Tensor is the field of that name; it panics never: an unknown name gives a
+// Tensor without dtype.
+func (b *Batch) Tensor(field string) Tensor {
+	for i, f := range b.fields {
+		if f.name == field {
+			return b.TensorAt(i)
+		}
+	}
+	return Tensor{Name: field}
+}
+
+// TensorAt is field i in the order of Config.Fields.
+func (b *Batch) TensorAt(i int) Tensor {
+	f := b.fields[i]
+	t := Tensor{Name: f.name, DType: f.dtype, Shape: make([]int64, 1+len(f.shape))}
+	n := len(b.samples)
+	t.Shape[0] = int64(n)
+	for k, e := range f.shape {
+		t.Shape[1+k] = int64(e)
+	}
+	if b.slot != nil {
+		t.Data = b.slot.mem[f.offset : f.offset+n*f.sampleBytes]
+	}
+	return t
+}
+
+// Fields lists the names of the tensors in the order of Config.Fields.
+func (b *Batch) Fields() []string {
+	names := make([]string, len(b.fields))
+	for i, f := range b.fields {
+		names[i] = f.name
+	}
+	return names
+}
+
+// Meta is what PushBatch was given; for batches grouped by Push, Step counts
+// them from 0.
+func (b *Batch) Meta() Meta { return b.meta }
+
+// Samples are the samples in the batch, in order. The slice and its boxes belong
+// to the batch.
+func (b *Batch) Samples() []sampler.Sample { return b.samples }
+
+// Errs are the *SampleErrors of samples that were skipped or filled.
+func (b *Batch) Errs() []error { return b.errs }
+
+// Retain adds a reference.
+func (b *Batch) Retain() { b.refs.Add(1) }
+
+// Release drops a reference. With the last one the slot becomes free for another
+// batch once after has happened. It never blocks. Releasing more often than
+// retained is an error of kind nd.ErrClosed and changes nothing.
+func (b *Batch) Release(after Event) error {
+	for {
+		n := b.refs.Load()
+		if n <= 0 {
+			return nd.Errorf(nd.ErrClosed, "batch %d was released already", b.seq)
+		}
+		if b.refs.CompareAndSwap(n, n-1) {
+			if n == 1 {
+				b.free(b, after)
+			}
+			return nil
+		}
+	}
+}
+
+// SampleError is the failure of one sample.
+type SampleError struct {
+	ID  int64
+	Err error
+}
+
+func (e *SampleError) Error() string { return fmt.Sprintf("sample %d: %v", e.ID, e.Err) }
+
+// Unwrap gives the cause, which matches one kind of package nd.
+func (e *SampleError) Unwrap() error { return e.Err }
+
+// BatchError is what Next returns in place of a batch under Raise: the samples
+// that failed, at least one.
+type BatchError struct {
+	Meta    Meta
+	Samples []*SampleError
+}
+
+func (e *BatchError) Error() string {
+	text := e.Samples[0].Error()
+	if n := len(e.Samples); n > 1 {
+		text += fmt.Sprintf(" (and %d more samples of this batch)", n-1)
+	}
+	return text
+}
+
+// Unwrap gives the failures, so that errors.Is finds the kind of each.
+func (e *BatchError) Unwrap() []error {
+	errs := make([]error, len(e.Samples))
+	for i, s := range e.Samples {
+		errs[i] = s
+	}
+	return errs
+}
+
+// fieldLayout is where a field lies within a slot.
+type fieldLayout struct {
+	name        string
+	dtype       nd.DType
+	shape       []int   // extents of the tensor after the batch axis
+	order       []int   // crop axes in the order of the tensor's
+	strides     []int64 // bytes between neighbours in the tensor along each crop axis
+	offset      int     // of the field within the slot
+	sampleBytes int
+	pad         Pad
+	padElem     []byte // PadValue as one element
+	crop        []int  // extents of a crop in the array's axes
+}
+
+// slot is the memory of one batch. It is free, in the making, or held.
+type slot struct {
+	mem []byte
+
+	dirty atomic.Bool // after is set
+	mu    sync.Mutex
+	after Event // must have happened before the memory is written again
+}
+
+// await waits until the last consumer's work on the memory is done.
+func (s *slot) await() {
+	if !s.dirty.Load() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.after != nil {
+		s.after.Wait() //nolint:errcheck // a lost device has no more use of the memory either
+		s.after = nil
+		s.dirty.Store(false)
+	}
+}
+
+// slots owns the memory of all batches. Memory of slots that are held when the
+// pipeline closes is freed with their last Release.
+type slots struct {
+	mu     sync.Mutex
+	closed bool
+	all    []*slot
+	free   []*slot
+	held   int
+}

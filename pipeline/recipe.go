@@ -1,0 +1,126 @@
+package pipeline
+
+import (
+	"math"
+
+	"github.com/headrace/headrace/codec"
+	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/zarr"
+)
+
+// recipe is the codec chain of an array, compiled once when it is opened. Every
+// backend executes the same recipe: decode the stages, then read elements of
+// elem, byte-swapped if big, at the strides of the array's axes.
+type recipe struct {
+	array  string // URI, for messages
+	stages []zarr.Codec
+	chain  *codec.Chain
+	raw    bool // no stage: the stored bytes are the elements
+	elem   nd.DType
+	big    bool
+	size   int64   // decoded bytes of a chunk
+	chunk  []int64 // extents along the array's axes
+	stride []int64 // bytes between neighbours along the array's axes
+	fill   []byte  // one element, little-endian
+}
+
+// compile makes the recipe of an array's leaf chunks. What cannot be decoded is
+// nd.ErrUnsupported and names the codec.
+func compile(uri string, a *zarr.Array, verify bool) (*recipe, error) {
+	leaf := a.Leaf()
+	r := &recipe{array: uri, elem: a.DType.DType, big: leaf.Big, size: a.ChunkBytes(), chunk: leaf.Chunk, fill: a.Fill}
+	for _, n := range leaf.Chunk {
+		if n > math.MaxInt32 {
+			return nil, nd.Errorf(nd.ErrUnsupported, "chunks of %v elements have an extent of more than 2^31", leaf.Chunk)
+		}
+	}
+	if a.Format == 2 {
+		r.big = a.DType.Big
+	}
+	if r.elem.Word() == 1 {
+		r.big = false
+	}
+	if _, ok := nd.Product(a.GridShape(len(a.Levels) - 1)); !ok {
+		return nil, nd.Errorf(nd.ErrUnsupported, "shape %v in chunks of %v has more than 2^63 chunks", a.Shape, leaf.Chunk)
+	}
+	stages, err := r.decodeStages(a, leaf)
+	if err != nil {
+		return nil, err
+	}
+	r.raw = len(stages) == 0
+	if !r.raw && r.size > math.MaxInt32 {
+		return nil, nd.Errorf(nd.ErrUnsupported, "chunks of %v elements of %s decode to more than 2 GiB", leaf.Chunk, r.elem)
+	}
+	if r.chain, err = codec.NewChain(stages, int(r.size)); err != nil {
+		return nil, err
+	}
+	if !verify {
+		r.chain = r.chain.WithoutChecksums()
+	}
+	r.stride = strides(leaf.Chunk, leaf.Order, int64(r.elem.Size()))
+	return r, nil
+}
+
+// decodeStages lists the codecs in the order of decoding. In v3 the bytes codec
+// stands between the filters and the compressors, so a swap of big-endian data
+// comes before filters; in v2 filters name their own byte order.
+func (r *recipe) decodeStages(a *zarr.Array, leaf *zarr.Level) ([]codec.Codec, error) {
+	var stages []codec.Codec
+	add := func(list []zarr.Codec) error {
+		for i := len(list) - 1; i >= 0; i-- {
+			c, err := codec.New(list[i].Name, list[i].Config)
+			if err != nil {
+				return err
+			}
+			r.stages = append(r.stages, list[i])
+			stages = append(stages, c)
+		}
+		return nil
+	}
+	if err := add(leaf.Bytes); err != nil {
+		return nil, err
+	}
+	if a.Format == 3 && r.big && len(leaf.Filters) > 0 {
+		stages = append(stages, codec.Swap(r.elem.Word()))
+		r.big = false
+	}
+	return stages, add(leaf.Filters)
+}
+
+// strides are the bytes between neighbours along each axis of the array, in a
+// chunk whose stored axis i is array axis order[i].
+func strides(chunk []int64, order []int, size int64) []int64 {
+	s := make([]int64, len(chunk))
+	for i := len(chunk) - 1; i >= 0; i-- {
+		a := i
+		if order != nil {
+			a = order[i]
+		}
+		s[a] = size
+		size *= chunk[a]
+	}
+	return s
+}
+
+// conversion turns the elements of one recipe into those of one field.
+type conversion struct {
+	from, to int // bytes an element
+	row      codec.Convert
+	// fill is the array's fill value as an element of the field: it is data like
+	// any other, so scaled alike.
+	fill []byte
+}
+
+func newConversion(r *recipe, to nd.DType, affine *codec.Affine) (*conversion, error) {
+	row, err := codec.Converter(r.elem, to, r.big, affine)
+	if err != nil {
+		return nil, err
+	}
+	native, err := codec.Converter(r.elem, to, false, affine)
+	if err != nil {
+		return nil, err
+	}
+	c := &conversion{from: r.elem.Size(), to: to.Size(), row: row, fill: make([]byte, to.Size())}
+	native(c.fill, r.fill, 1)
+	return c, nil
+}

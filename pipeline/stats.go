@@ -1,0 +1,98 @@
+package pipeline
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+)
+
+// Stage is what one stage of the pipeline has done so far.
+type Stage struct {
+	Name  string
+	Count int64         // what it counts stands in the table of Stats.String
+	Busy  time.Duration // summed over the goroutines of the stage
+	In    int64         // bytes taken in
+	Out   int64         // bytes given on
+}
+
+// Stats is a snapshot of a pipeline's counters since Open.
+type Stats struct {
+	Plan     Stage // samples
+	Locate   Stage // shard indexes and sizes read
+	Read     Stage // coalesced reads
+	Decode   Stage // chunks
+	Assemble Stage // jobs: one chunk into one sample
+	SlotWait Stage // times a batch waited for a free slot
+	NextWait Stage // times Next waited for a batch
+
+	Samples, Batches            int64
+	SamplesFailed               int64
+	Waves                       int64
+	ChunkUses                   int64 // (sample, chunk) pairs
+	ChunksDecoded               int64
+	ChunksReused                int64 // uses served by a chunk decoded before
+	ChunksMissing               int64 // uses of chunks that are not stored: fill value
+	IndexHits, IndexMisses      int64
+	HostBytes, PeakDecodedBytes int64 // taken at Open; most of the decoded cache in use
+}
+
+// Stages lists the stages in the order of the data.
+func (s Stats) Stages() []Stage {
+	return []Stage{s.Plan, s.Locate, s.Read, s.Decode, s.Assemble, s.SlotWait, s.NextWait}
+}
+
+// String is a table of the stages.
+func (s Stats) String() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "stage\tcount\tbusy ms\tin MB\tout MB\tMB/s busy\t")
+	for _, st := range s.Stages() {
+		rate := "-"
+		if st.Out > 0 && st.Busy > 0 {
+			rate = fmt.Sprintf("%.0f", float64(st.Out)/1e6/st.Busy.Seconds())
+		}
+		fmt.Fprintf(w, "%s\t%d\t%.1f\t%.1f\t%.1f\t%s\t\n", st.Name, st.Count,
+			float64(st.Busy.Microseconds())/1e3, float64(st.In)/1e6, float64(st.Out)/1e6, rate)
+	}
+	w.Flush() //nolint:errcheck // a strings.Builder does not fail
+	fmt.Fprintf(&b, "%d samples in %d batches, %d failed; %d chunk uses: %d decoded, %d reused, %d missing\n",
+		s.Samples, s.Batches, s.SamplesFailed, s.ChunkUses, s.ChunksDecoded, s.ChunksReused, s.ChunksMissing)
+	return b.String()
+}
+
+// stageCounter is a Stage that many goroutines add to.
+type stageCounter struct{ count, busy, in, out atomic.Int64 }
+
+func (c *stageCounter) add(count int64, busy time.Duration, in, out int64) {
+	c.count.Add(count)
+	c.busy.Add(int64(busy))
+	c.in.Add(in)
+	c.out.Add(out)
+}
+
+func (c *stageCounter) stage(name string) Stage {
+	return Stage{name, c.count.Load(), time.Duration(c.busy.Load()), c.in.Load(), c.out.Load()}
+}
+
+// counters are the live numbers behind Stats.
+type counters struct {
+	plan, locate, read, decode, assemble, slotWait, nextWait stageCounter
+
+	samples, batches, failed, waves                         atomic.Int64
+	uses, decoded, reused, missing                          atomic.Int64
+	indexHits, indexMisses, hostBytes, decodedNow, peakUsed atomic.Int64
+}
+
+func (c *counters) snapshot() Stats {
+	return Stats{
+		Plan: c.plan.stage("plan"), Locate: c.locate.stage("locate"), Read: c.read.stage("read"),
+		Decode: c.decode.stage("decode"), Assemble: c.assemble.stage("assemble"),
+		SlotWait: c.slotWait.stage("slot wait"), NextWait: c.nextWait.stage("next wait"),
+		Samples: c.samples.Load(), Batches: c.batches.Load(), SamplesFailed: c.failed.Load(), Waves: c.waves.Load(),
+		ChunkUses: c.uses.Load(), ChunksDecoded: c.decoded.Load(), ChunksReused: c.reused.Load(), ChunksMissing: c.missing.Load(),
+		IndexHits: c.indexHits.Load(), IndexMisses: c.indexMisses.Load(),
+		HostBytes: c.hostBytes.Load(), PeakDecodedBytes: c.peakUsed.Load(),
+	}
+}

@@ -1,0 +1,149 @@
+package pipeline
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// A wave is the unit of work between the planner and a backend: chunks to fetch
+// and decode, and the jobs that place parts of them into samples. It is a value:
+// a backend needs nothing else and decides nothing. The planner fills it, the
+// readers fill the bytes it points to, the backend executes it and reports a
+// status for each chunk; then the planner takes it back.
+type wave struct {
+	seq    int64
+	chunks []waveChunk
+	jobs   []job
+	axes   []axis // of all jobs, rank entries each
+	moves  []move
+
+	encoded, decoded int64 // bytes
+	failed           atomic.Bool
+	padding          int // jobs without a chunk
+
+	// The scheduler's and the readers' part.
+	slab      int32 // block of the slab arena, 0 if the wave reads nothing
+	slabOff   int64
+	slabBytes int64
+	loose     []int32 // chunks to read, in the order of the files
+	reads     []read
+	unread    atomic.Int32 // reads not finished
+	ready     bool         // all reads are done
+	touched   []*batchState
+	began     time.Time
+
+	// The host backend's part.
+	claimed int          // tasks handed out
+	undone  atomic.Int32 // tasks not finished
+}
+
+// source is where the bytes of a chunk come from.
+type source uint8
+
+const (
+	// fromSlab: encoded bytes in the ring of slabs.
+	fromSlab source = iota
+	// fromCache: decoded already, or being decoded by an earlier wave, in block.
+	fromCache
+	// fromFill: not stored; every element is the recipe's fill value.
+	fromFill
+)
+
+// waveChunk is one chunk of a wave.
+type waveChunk struct {
+	recipe *recipe
+	source source
+	// Encoded bytes within the space of slabs, for fromSlab.
+	off, length int64
+	// skip is the number of leading bytes of the decoded chunk that were left out
+	// when a raw chunk was read in part; size is the number of decoded bytes there
+	// are after them.
+	skip, size int64
+	// block is where the decoded chunk lies, or is to be left, in the decoded
+	// arena; keep says that it must be left there. Otherwise the backend may drop
+	// it after the wave's jobs.
+	blockOff int64
+	keep     bool
+	// latch tells the jobs of later waves that a kept chunk is there.
+	latch *latch
+	// firstJob starts the list of jobs that read this chunk, linked by job.next.
+	firstJob int32
+	err      error // why the chunk could not be read or decoded
+
+	// The planner's and the readers' part.
+	entry  *entry
+	object *object
+	leaf   int64 // number of the chunk on its grid
+	stored int64 // offset of its bytes within the object's file
+}
+
+// job places the part of one chunk that one sample needs. Along each axis of the
+// array it copies n elements, from index src of the chunk on in steps of step
+// (1, -1 for a flip or a reflection, 0 to repeat), to index dst of the crop.
+type job struct {
+	chunk  int32 // -1: no chunk, write the field's padding value
+	next   int32 // next job of the same chunk, -1 at the end
+	slot   *slot
+	sample int32 // position in the batch
+	field  int32
+	axes   int32 // first of the job's entries in wave.axes
+	rank   int32
+	conv   *conversion // from the chunk's element to the field's
+	owner  *sampleState
+}
+
+// axis is one axis of a job.
+type axis struct{ dst, src, n, step int32 }
+
+// move copies sample from to sample to of one slot, for all fields.
+type move struct {
+	slot     *slot
+	from, to int32
+}
+
+// latch is set once a kept chunk was decoded; err says how.
+type latch struct {
+	state atomic.Uint32 // 0 not yet, 1 done
+	err   error         // valid once state is 1
+}
+
+// backend executes waves. It reports each one back once, from any goroutine, by
+// inbox.putDone.
+type backend interface {
+	// start starts the backend's goroutines.
+	start()
+	// submit takes a wave whose bytes are all in place. Waves come in the order in
+	// which they were planned. It does not block.
+	submit(*wave)
+	// close stops the backend's goroutines after the waves in hand are done.
+	close()
+}
+
+// capacity is what a backend wants of its waves.
+type capacity struct {
+	waveBytes int64 // decoded bytes a wave should have
+	waves     int   // in flight
+}
+
+// fail records why chunk i cannot be used.
+func (w *wave) fail(i int, err error) {
+	w.chunks[i].err = err
+	w.failed.Store(true)
+}
+
+func (w *wave) info(took time.Duration) WaveInfo {
+	return WaveInfo{w.seq, len(w.chunks), len(w.jobs), len(w.reads), w.encoded, w.decoded, took}
+}
+
+// reset empties the wave for another use, keeping its memory.
+func (w *wave) reset() {
+	clear(w.chunks)
+	clear(w.jobs)
+	clear(w.reads)
+	clear(w.touched)
+	w.chunks, w.jobs, w.axes, w.moves = w.chunks[:0], w.jobs[:0], w.axes[:0], w.moves[:0]
+	w.loose, w.reads, w.touched = w.loose[:0], w.reads[:0], w.touched[:0]
+	w.encoded, w.decoded, w.padding = 0, 0, 0
+	w.slab, w.slabOff, w.slabBytes, w.ready, w.claimed = 0, 0, 0, false, 0
+	w.failed.Store(false)
+}
