@@ -1,0 +1,64 @@
+// Package sampler says which sample comes when. It is pure arithmetic over
+// numbers that are given to it: no I/O, no clock, no goroutine, the same result
+// on every machine and every rank.
+//
+//	position p of an epoch -- Order --> sample i -- Source --> crops
+//	step t of a Stream     -- Slice --> the positions of one rank
+//
+// An epoch has n positions. Position p holds sample Order.At(p), sample i lies at
+// position Order.Where(i). Global batch t is the positions [tG, (t+1)G). The
+// number of ranks appears in none of this: it only cuts a batch into slices.
+//
+// # What is frozen
+//
+// A stored state must find its place again years later, and other programs may
+// compute the order on their own. So the following is a specification; the
+// vectors in testdata come from another implementation of it (golden.py). All
+// integers are 64 bits, unsigned; in hashed bytes they are little-endian.
+// Arithmetic wraps at 2^64 unless "mod" says otherwise. A string or a list in
+// hashed bytes is preceded by its length.
+//
+// Words. words(key) is an endless sequence of integers: the block j = 0, 1, … is
+// SHA-256 of "headrace/words/1", a zero byte, the 32 bytes of the key, and j; it
+// holds four words.
+//
+// Draw. below(m) is a uniform integer in [0, m): take the next word x, form the
+// 128-bit product x·m, start again if its low half is less than (2^64-m) mod m,
+// else give its high half.
+//
+// Key of an epoch: SHA-256 of "headrace/order/1", a zero byte, the fingerprint
+// (a string), n, seed, epoch.
+//
+// Order for n <= 1024: a table, at first t[i] = i. For i = n-1 down to 1 swap
+// t[i] with t[below(i+1)], drawing from words(key). At(p) = t[p].
+//
+// Order for n > 1024: a mixed-radix Feistel network on a grid of a·b >= n cells,
+// a = ceil(sqrt n), b = ceil(n/a). The first 12 words of the key are the round
+// keys. Cell x is the pair L = x mod a, R = x div a. Round r = 0 … 11 sets
+//
+//	L = (L + f(R xor key[r], a)) mod a    for even r
+//	R = (R + f(L xor key[r], b)) mod b    for odd r
+//
+// where f(x, m) is the high half of mix(x)·m, and gives the cell L + aR. At(p)
+// applies the network to p, and again to the result as long as that is n or
+// more, which happens for less than a/(a·b) of all cells.
+//
+// mix(x): x ^= x>>30; x *= 0xbf58476d1ce4e5b9; x ^= x>>27;
+// x *= 0x94d049bb133111eb; x ^= x>>31.
+//
+// Slices. A global batch of g positions gives rank r of w the positions from
+// floor(g·r/w) to floor(g·(r+1)/w) of the batch.
+//
+// Random crops. K is SHA-256 of "headrace/crops/1", a zero byte and the seed of
+// the source; k0 and k1 are its first two words. The state of sample i is
+// mix(k0 + mix(k1 xor i)), its word t = 0, 1, … is mix(state + (t+1)·
+// 0x9e3779b97f4a7c15). From these words are drawn, in this order: the group of
+// arrays, as below(groups) for equal weight, or as the group that holds element
+// below(total) of all groups laid end to end for weight by volume; for each axis
+// of the window, first axis first, its start as below(extent - window + 1); for
+// each axis that may be flipped, in the order of the config, below(2).
+//
+// Fingerprints are the first 16 bytes, in hex, of SHA-256 of "headrace/source/1",
+// a zero byte, the kind of the source (a string) and its parameters; each type
+// lists them.
+package sampler

@@ -1,0 +1,135 @@
+package sampler_test
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/sampler"
+)
+
+// The vectors come from golden.py, which is written from the specification in
+// doc.go. They are frozen: if this test fails, states that users have stored no
+// longer find their place.
+//
+//go:embed testdata/golden.json
+var goldenJSON []byte
+
+type goldenCrops struct {
+	Crop        []int64
+	Shapes      [][]int64
+	Weight      string
+	Tail        string
+	Flips       []int
+	Stride      []int64
+	Seed        uint64
+	Count       int64
+	Fingerprint string
+	Samples     []struct {
+		I     int64
+		Group int
+		Start []int64
+		Flip  []int
+	}
+}
+
+type golden struct {
+	Orders []struct {
+		N           int64
+		Fingerprint string
+		Seed        uint64
+		Epoch       int64
+		At          [][2]int64
+	}
+	Random []goldenCrops
+	Grid   goldenCrops
+	List   struct {
+		Boxes       [][]int64
+		Flips       []uint32
+		Shape       []int64
+		Fingerprint string
+	}
+}
+
+func readGolden(t *testing.T) (g golden) {
+	t.Helper()
+	if err := json.Unmarshal(goldenJSON, &g); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func (g goldenCrops) fields() []sampler.Field {
+	f := sampler.Field{Name: "image", Crop: g.Crop}
+	for i, shape := range g.Shapes {
+		f.Arrays = append(f.Arrays, sampler.Array{Index: i, Name: fmt.Sprint("array ", i), Shape: shape, Canonical: []byte("{}")})
+	}
+	return []sampler.Field{f}
+}
+
+func TestGoldenOrders(t *testing.T) {
+	for _, g := range readGolden(t).Orders {
+		o := sampler.New(g.N, sampler.EpochKey(g.Fingerprint, g.N, g.Seed, g.Epoch))
+		for _, pair := range g.At {
+			if got := o.At(pair[0]); got != pair[1] {
+				t.Errorf("n %d, %q, seed %d, epoch %d: At(%d) is %d, want %d", g.N, g.Fingerprint, g.Seed, g.Epoch, pair[0], got, pair[1])
+			}
+			if got := o.Where(pair[1]); got != pair[0] {
+				t.Errorf("n %d, %q, seed %d, epoch %d: Where(%d) is %d, want %d", g.N, g.Fingerprint, g.Seed, g.Epoch, pair[1], got, pair[0])
+			}
+		}
+	}
+}
+
+func TestGoldenRandomCrops(t *testing.T) {
+	for _, g := range readGolden(t).Random {
+		weight, err := sampler.ParseWeight(g.Weight)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := sampler.NewRandom(sampler.RandomCrops{Fields: g.fields(), Count: g.Count, Weight: weight, Seed: g.Seed, Flips: g.Flips})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Fingerprint() != g.Fingerprint {
+			t.Errorf("%v: fingerprint %s, want %s", g.Shapes, r.Fingerprint(), g.Fingerprint)
+		}
+		for _, want := range g.Samples {
+			crop := r.Sample(want.I).Crops[0]
+			var flip uint32
+			for _, axis := range want.Flip {
+				flip |= 1 << (axis + len(g.Crop))
+			}
+			box := make(nd.Box, len(g.Crop))
+			for i, n := range g.Crop {
+				box[i] = nd.Span{Start: want.Start[i], Stop: want.Start[i] + n}
+			}
+			if crop.Array != want.Group || crop.Box.String() != box.String() || crop.Flip != flip {
+				t.Errorf("%v sample %d: got %+v, want array %d box %s flip %b", g.Shapes, want.I, crop, want.Group, box, flip)
+			}
+		}
+	}
+}
+
+func TestGoldenFingerprints(t *testing.T) {
+	g := readGolden(t)
+	tail, err := sampler.ParseGridTail(g.Grid.Tail)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grid, err := sampler.NewGrid(sampler.GridCrops{Fields: g.Grid.fields(), Stride: g.Grid.Stride, Tail: tail})
+	if err != nil || grid.Fingerprint() != g.Grid.Fingerprint {
+		t.Errorf("grid: %s %v, want %s", grid.Fingerprint(), err, g.Grid.Fingerprint)
+	}
+	crops := sampler.CropList{Arrays: []sampler.Array{{Index: 5, Shape: g.List.Shape, Canonical: []byte("{}")}}}
+	for i, b := range g.List.Boxes {
+		box := nd.Box{{Start: b[0], Stop: b[1]}, {Start: b[2], Stop: b[3]}}
+		crops.Samples = append(crops.Samples, []sampler.Crop{{Array: 5, Box: box, Flip: g.List.Flips[i]}})
+	}
+	list, err := sampler.NewList(crops)
+	if err != nil || list.Fingerprint() != g.List.Fingerprint {
+		t.Errorf("list: %v %v, want %s", list, err, g.List.Fingerprint)
+	}
+}

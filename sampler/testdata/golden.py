@@ -1,0 +1,165 @@
+"""Writes golden.json: the order, the crops and the fingerprints of doc.go, in
+plain Python, written from the specification and not from the Go code.
+
+Run: python3 golden.py > golden.json. The output must never change: states that
+users have stored depend on it.
+"""
+
+import hashlib
+import json
+import math
+import struct
+
+MASK = (1 << 64) - 1
+
+
+def u64(x):
+    return struct.pack("<Q", x & MASK)
+
+
+def text(s):
+    raw = s if isinstance(s, bytes) else s.encode()
+    return u64(len(raw)) + raw
+
+
+def numbers(xs):
+    return u64(len(xs)) + b"".join(u64(x) for x in xs)
+
+
+def words(key):
+    j = 0
+    while True:
+        block = hashlib.sha256(b"headrace/words/1\0" + key + u64(j)).digest()
+        yield from struct.unpack("<4Q", block)
+        j += 1
+
+
+def below(source, m):
+    while True:
+        product = next(source) * m
+        if product % 2**64 >= (2**64 - m) % m:
+            return product // 2**64
+
+
+def mix(x):
+    x ^= x >> 30
+    x = x * 0xBF58476D1CE4E5B9 & MASK
+    x ^= x >> 27
+    x = x * 0x94D049BB133111EB & MASK
+    return x ^ (x >> 31)
+
+
+def epoch_key(fingerprint, n, seed, epoch):
+    data = b"headrace/order/1\0" + text(fingerprint) + u64(n) + u64(seed) + u64(epoch)
+    return hashlib.sha256(data).digest()
+
+
+def order(n, key):
+    """A function from position to sample."""
+    source = words(key)
+    if n <= 1024:
+        table = list(range(n))
+        for i in range(n - 1, 0, -1):
+            j = below(source, i + 1)
+            table[i], table[j] = table[j], table[i]
+        return table.__getitem__
+
+    a = math.isqrt(n - 1) + 1
+    b = -(-n // a)
+    keys = [next(source) for _ in range(12)]
+
+    def f(x, m):
+        return mix(x) * m >> 64
+
+    def network(x):
+        right, left = divmod(x, a)
+        for r, k in enumerate(keys):
+            if r % 2 == 0:
+                left = (left + f(right ^ k, a)) % a
+            else:
+                right = (right + f(left ^ k, b)) % b
+        return left + a * right
+
+    def at(p):
+        x = network(p)
+        while x >= n:
+            x = network(x)
+        return x
+
+    return at
+
+
+def crops(config, i):
+    """The window of sample i: group, starts and flipped axes."""
+    k = hashlib.sha256(b"headrace/crops/1\0" + u64(config["seed"])).digest()
+    k0, k1 = struct.unpack("<2Q", k[:16])
+    state = mix(k0 + mix(k1 ^ i) & MASK)
+
+    def source():
+        t = 0
+        while True:
+            yield mix(state + (t + 1) * 0x9E3779B97F4A7C15 & MASK)
+            t += 1
+
+    draw = source()
+    shapes = config["shapes"]
+    if config["weight"] == "equal":
+        group = below(draw, len(shapes))
+    else:
+        element = below(draw, sum(math.prod(s) for s in shapes))
+        group = 0
+        while element >= math.prod(shapes[group]):
+            element -= math.prod(shapes[group])
+            group += 1
+    start = [below(draw, e - c + 1) for e, c in zip(shapes[group], config["crop"])]
+    flip = [axis for axis in config["flips"] if below(draw, 2)]
+    return {"i": i, "group": group, "start": start, "flip": flip}
+
+
+def fingerprint(kind, parameters):
+    return hashlib.sha256(b"headrace/source/1\0" + text(kind) + parameters).hexdigest()[:32]
+
+
+def fields(config):
+    """One field, whose arrays have the canonical metadata "{}"."""
+    out = u64(1) + text("image") + numbers(config["crop"]) + u64(len(config["shapes"]))
+    for shape in config["shapes"]:
+        out += numbers(shape) + text("{}")
+    return out
+
+
+def main():
+    orders = []
+    sizes = [1, 2, 3, 10, 1000, 1023, 1024, 1025, 1026, 4096, 4097, 65535, 65537]
+    sizes += [10**6, 2**20, 2**20 + 1, 10**9 + 7, 10**10, 2**31, 2**53 + 1, 2**62, 2**63 - 1]
+    for n in sizes:
+        for fp, seed, epoch in [("", 0, 0), ("00ff", 0, 1), ("00ff", 1, 0), ("00ff", 2**64 - 1, 2**40)]:
+            at = order(n, epoch_key(fp, n, seed, epoch))
+            at_positions = sorted({p for p in [0, 1, 2, 3, n // 3, n // 2, n - 2, n - 1] if 0 <= p < n})
+            orders.append(
+                {"n": n, "fingerprint": fp, "seed": seed, "epoch": epoch, "at": [[p, at(p)] for p in at_positions]}
+            )
+    random_crops = []
+    for config in [
+        {"crop": [2, 3], "shapes": [[4, 9], [100, 3], [2, 70]], "weight": "volume", "flips": [-1], "seed": 0},
+        {"crop": [64, 128, 128], "shapes": [[2048, 4096, 4096], [64, 128, 128]], "weight": "equal", "flips": [-1, -3], "seed": 7},
+        {"crop": [1], "shapes": [[2**50]], "weight": "volume", "flips": [], "seed": 2**64 - 1},
+    ]:
+        config["count"] = 1000
+        parameters = u64(config["count"]) + text(config["weight"]) + u64(config["seed"]) + numbers(config["flips"])
+        config["fingerprint"] = fingerprint("random", parameters + fields(config))
+        config["samples"] = [crops(config, i) for i in [0, 1, 2, 3, 500, 999]]
+        random_crops.append(config)
+    grid = {"crop": [2, 3], "shapes": [[4, 9], [100, 3]], "stride": [2, 1], "tail": "shift"}
+    grid["fingerprint"] = fingerprint("grid", numbers(grid["stride"]) + text(grid["tail"]) + fields(grid))
+    crop_list = {"boxes": [[0, 2, 1, 4], [1, 3, 0, 3]], "flips": [0, 2], "shape": [4, 9]}
+    parameters = u64(2)
+    for box, flip in zip(crop_list["boxes"], crop_list["flips"]):
+        parameters += u64(1) + u64(0) + numbers(box) + u64(flip)
+    parameters += u64(1) + numbers(crop_list["shape"]) + text("{}")
+    crop_list["fingerprint"] = fingerprint("list", parameters)
+    print(json.dumps({"orders": orders, "random": random_crops, "grid": grid, "list": crop_list}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
