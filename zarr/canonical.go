@@ -69,7 +69,7 @@ func (a *Array) canonicalLevel(l *Level) canonicalLevel {
 		if l.Index.AtStart {
 			c.Index.Location = "start"
 		}
-	case a.DType.Size() > 1:
+	case a.DType.Size() > 1 || l.Filters != nil:
 		c.Endian = endianName(l.Big)
 	}
 	return c

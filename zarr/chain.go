@@ -84,9 +84,12 @@ func (c *chainReader) read(raw json.RawMessage, chunk []int64, order []int) erro
 	if codecs[at].name == "sharding_indexed" {
 		return c.shard(level, codecs[at])
 	}
-	if level.Big, err = c.endian(codecs[at], c.dtype.Size() == 1 || level.Filters != nil); err != nil {
+	// Only the filters know the type that they leave to the bytes codec.
+	filtered := level.Filters != nil
+	if level.Big, err = c.endian(codecs[at], c.dtype.Name, filtered || c.dtype.Size() == 1); err != nil {
 		return err
 	}
+	level.Big = level.Big && (filtered || c.dtype.Size() > 1)
 	c.levels = append(c.levels, level)
 	return nil
 }
@@ -240,12 +243,12 @@ func compose(order, t []int) []int {
 }
 
 // endian reads the byte order of a bytes codec. It may be missing only where
-// there is none: elements of one byte, or of a type that only the filters know.
-func (c *chainReader) endian(e extension, optional bool) (big bool, err error) {
+// there may be none.
+func (c *chainReader) endian(e extension, dtype string, optional bool) (big bool, err error) {
 	raw := e.settings()["endian"]
 	if absent(raw) {
 		if !optional {
-			return false, corrupt("codec %q has no endian, which %s needs", e.name, c.dtype.Name)
+			return false, corrupt("codec %q has no endian, which %s needs", e.name, dtype)
 		}
 		return false, nil
 	}
@@ -356,6 +359,6 @@ func (c *chainReader) index(ix *Index, settings object) error {
 		}
 		ix.Checksum = true
 	}
-	ix.Big, err = c.endian(codecs[at], false)
+	ix.Big, err = c.endian(codecs[at], "the uint64 of an index", false)
 	return err
 }

@@ -136,7 +136,7 @@ func CleanPath(path string) (string, error) {
 	parts := strings.Split(path, "/")
 	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" || part == "." })
 	for _, part := range parts {
-		if part == ".." || strings.ContainsAny(part, "\x00\\") {
+		if part == ".." || strings.Contains(part, "\x00") {
 			return "", corrupt("path %q in metadata: %q is not a node name", path, part)
 		}
 	}

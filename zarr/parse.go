@@ -61,5 +61,5 @@ func checkNode(o object, want string) error {
 	case got != "array" && got != "group":
 		return unsupported("node_type %q", got)
 	}
-	return nd.Errorf(nd.ErrNotFound, "the metadata describe a %s, not a %s", got, want)
+	return nd.Errorf(nd.ErrNotFound, "the metadata describe a node of type %s, not %s", got, want)
 }
