@@ -171,8 +171,8 @@ func TestNewNamesWhatItRefuses(t *testing.T) {
 	}
 	_, err := New("zstd", json.RawMessage(`[1]`))
 	wantKind(t, err, nd.ErrCorrupt, "zstd")
-	_, err = New("crc32c", json.RawMessage(`{"location":"start"}`))
-	wantKind(t, err, nd.ErrUnsupported, "start")
+	_, err = New("crc32c", json.RawMessage(`{"location":"middle"}`))
+	wantKind(t, err, nd.ErrUnsupported, "middle")
 }
 
 func TestChainAllocatesNothing(t *testing.T) {

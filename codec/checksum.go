@@ -13,10 +13,12 @@ type checksum interface {
 	unverified() Codec
 }
 
-// crc32c appends the CRC-32C (Castagnoli) of the bytes, little-endian.
+// crc32c puts the CRC-32C (Castagnoli) of the bytes behind them, little-endian,
+// or before them if numcodecs was told so.
 type crc32c struct {
-	table  *crc32.Table
-	verify bool
+	table   *crc32.Table
+	verify  bool
+	atStart bool
 }
 
 const crc32cSize = 4
@@ -26,10 +28,10 @@ func newCRC32C(set settings) (Codec, error) {
 	if _, err := set.get("location", &location); err != nil {
 		return nil, err
 	}
-	if location != "" && location != "end" {
-		return nil, nd.Errorf(nd.ErrUnsupported, "codec crc32c: location %q, only \"end\" is read", location)
+	if location != "" && location != "end" && location != "start" {
+		return nil, nd.Errorf(nd.ErrUnsupported, "codec crc32c: location %q, neither \"start\" nor \"end\"", location)
 	}
-	return crc32c{crc32.MakeTable(crc32.Castagnoli), true}, nil
+	return crc32c{crc32.MakeTable(crc32.Castagnoli), true, location == "start"}, nil
 }
 
 func (c crc32c) Name() string { return "crc32c" }
@@ -50,8 +52,12 @@ func (c crc32c) Decode(dst, src []byte, _ *Scratch) ([]byte, error) {
 	if n > len(dst) {
 		return nil, tooLong("crc32c", len(dst))
 	}
-	data, stored := src[:n], binary.LittleEndian.Uint32(src[n:])
+	data, stored := src[:n], src[n:]
+	if c.atStart {
+		stored, data = src[:crc32cSize], src[crc32cSize:]
+	}
 	if c.verify {
+		stored := binary.LittleEndian.Uint32(stored)
 		if sum := crc32.Checksum(data, c.table); sum != stored {
 			return nil, nd.Errorf(nd.ErrCorrupt, "crc32c: the bytes have checksum %08x, stored is %08x", sum, stored)
 		}
@@ -61,5 +67,8 @@ func (c crc32c) Decode(dst, src []byte, _ *Scratch) ([]byte, error) {
 
 func (c crc32c) Encode(dst, src []byte) ([]byte, error) {
 	sum := crc32.Checksum(src, c.table)
+	if c.atStart {
+		return append(binary.LittleEndian.AppendUint32(dst, sum), src...), nil
+	}
 	return binary.LittleEndian.AppendUint32(append(dst, src...), sum), nil
 }

@@ -44,8 +44,30 @@ func constructor(name string) func(settings) (Codec, error) {
 	switch name {
 	case "zstd":
 		return newZstd
+	case "blosc":
+		return newBlosc
+	case "lz4":
+		return newLZ4
+	case "gzip":
+		return newGzip
+	case "zlib":
+		return newZlib
 	case "crc32c":
 		return newCRC32C
+	case "shuffle":
+		return newShuffle
+	case "delta":
+		return newDelta
+	case "fixedscaleoffset":
+		return newFixedScaleOffset
+	case "quantize":
+		return newQuantize
+	case "bitround":
+		return newBitround
+	case "packbits":
+		return newPackbits
+	case "astype":
+		return newAstype
 	}
 	return nil
 }

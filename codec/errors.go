@@ -28,6 +28,18 @@ func kindOf(cause error) error {
 	return nd.ErrCorrupt
 }
 
+// errRoom is the cause of errors about a stream that holds more bytes than the
+// caller has room for.
+var errRoom = errors.New("no room")
+
+// failed makes the error of a codec from its cause; limit is the caller's room.
+func failed(codec string, limit int, cause error) error {
+	if errors.Is(cause, errRoom) {
+		return tooLong(codec, limit)
+	}
+	return nd.Errorf(kindOf(cause), "%s: %w", codec, cause)
+}
+
 // tooLong is the error of a decoder whose output passes the caller's limit.
 func tooLong(codec string, limit int) error {
 	return nd.Errorf(nd.ErrCorrupt, "%s: decodes to more than the expected %d bytes", codec, limit)

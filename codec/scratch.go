@@ -7,7 +7,11 @@ package codec
 // A Scratch serves one goroutine at a time. Chains and codecs are shared between
 // workers, scratches are not.
 type Scratch struct {
-	zstd *zstdDecoder
+	zstd     *zstdDecoder
+	inflater inflater
+	block    []byte // one block of a blosc frame before it is unshuffled
+
+	tile []byte // elements in the type that a filter calculates in
 
 	// pipe holds what lies between two stages of a chain: a stage reads one half
 	// and writes the other.

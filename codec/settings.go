@@ -42,9 +42,13 @@ func (s settings) get(key string, value any) (ok bool, err error) {
 func (s settings) required(key string, value any) error {
 	ok, err := s.get(key, value)
 	if err == nil && !ok {
-		err = nd.Errorf(nd.ErrCorrupt, "codec %s: setting %s is missing", s.codec, key)
+		err = s.missing(key)
 	}
 	return err
+}
+
+func (s settings) missing(key string) error {
+	return nd.Errorf(nd.ErrCorrupt, "codec %s: setting %s is missing", s.codec, key)
 }
 
 // hint reads a setting that only an encoder uses. Decoding does not depend on

@@ -2,10 +2,9 @@ package codec
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
-
-	"github.com/headrace/headrace/nd"
 )
 
 // zstdCodec reads zstd frames (RFC 8878). The level and checksum are the
@@ -29,7 +28,10 @@ func (zstdCodec) Name() string { return "zstd" }
 // Decode accepts any number of frames one after another, skippable ones too.
 func (zstdCodec) Decode(dst, src []byte, s *Scratch) ([]byte, error) {
 	n, err := decodeZstd(dst, src, s)
-	return dst[:n], err
+	if err != nil {
+		return nil, failed("zstd", len(dst), err)
+	}
+	return dst[:n], nil
 }
 
 func decodeZstd(dst, src []byte, s *Scratch) (int, error) {
@@ -42,24 +44,24 @@ func decodeZstd(dst, src []byte, s *Scratch) (int, error) {
 // decodeFrames decodes the frames of src one by one into dst.
 func decodeFrames(dst, src []byte, decode func(dst, frame []byte) (int, error)) (n int, err error) {
 	if len(src) == 0 {
-		return 0, nd.Errorf(nd.ErrCorrupt, "zstd: no bytes, not even an empty frame")
+		return 0, errors.New("no bytes, not even an empty frame")
 	}
 	for at := 0; at < len(src); {
 		f, err := parseZstdFrame(src[at:])
 		if err != nil {
-			return 0, nd.Errorf(kindOf(err), "zstd: frame at byte %d of %d: %w", at, len(src), err)
+			return 0, fmt.Errorf("frame at byte %d of %d: %w", at, len(src), err)
 		}
 		room := dst[n:]
 		if f.content >= 0 && f.content < int64(len(room)) {
 			room = room[:f.content]
 		}
 		if f.content > int64(len(room)) || f.plain > int64(len(room)) {
-			return 0, tooLong("zstd", len(dst))
+			return 0, errRoom
 		}
 		if !f.skippable {
 			got, err := decode(room, src[at:at+f.size])
 			if err != nil {
-				return 0, nd.Errorf(nd.ErrCorrupt, "zstd: frame at byte %d of %d: %w", at, len(src), err)
+				return 0, fmt.Errorf("frame at byte %d of %d: %w", at, len(src), err)
 			}
 			n += got
 		}
@@ -118,7 +120,7 @@ func parseZstdFrame(src []byte) (f zstdFrame, err error) {
 func (f *zstdFrame) parseHeader(src []byte) (end int, window int64, err error) {
 	descriptor := src[4]
 	if descriptor&0x08 != 0 {
-		return 0, 0, fmt.Errorf("reserved bit of the frame header is set")
+		return 0, 0, errors.New("reserved bit of the frame header is set")
 	}
 	single := descriptor&0x20 != 0
 	dictSize := [4]int{0, 1, 2, 4}[descriptor&3]
