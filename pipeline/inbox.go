@@ -12,17 +12,17 @@ import (
 // something never blocks, save for samples: they wait until there is room in the
 // look-ahead.
 type inbox struct {
-	mu       sync.Mutex
-	mail     mail
-	wake     chan struct{} // holds a token when there is mail
-	room     int           // samples that may still be pushed
-	roomed   chan struct{} // closed and renewed when room is given back
-	waiting  int           // pushers that wait for room
-	open     *batchState   // batch that Push is filling
-	step     int64         // number of the next batch of Push
-	seq      int64         // number of the next batch
-	ended    bool          // Close or a fatal error: nothing is taken any more
-	fatal    error
+	mu      sync.Mutex
+	mail    mail
+	wake    chan struct{} // holds a token when there is mail
+	room    int           // samples that may still be pushed
+	roomed  chan struct{} // closed and renewed when room is given back
+	waiting int           // pushers that wait for room
+	open    *batchState   // batch that Push is filling
+	step    int64         // number of the next batch of Push
+	seq     int64         // number of the next batch
+	ended   bool          // Close or a fatal error: nothing is taken any more
+	fatal   error
 }
 
 // mail is what the scheduler takes at once.

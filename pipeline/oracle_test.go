@@ -109,7 +109,7 @@ func foldSlowly(x, n int64) int64 {
 // randomLayout picks how an array is stored.
 func randomLayout(r *rand.Rand, rank int) layout {
 	dtypes := nd.DTypes()
-	l := layout{dtype: dtypes[r.IntN(len(dtypes))], fill: r.IntN(3)}
+	l := layout{dtype: dtypes[r.IntN(len(dtypes))], fill: r.IntN(3), shape: []int64{}, chunk: []int64{}}
 	if l.dtype == nd.Bool {
 		l.fill &= 1
 	}

@@ -134,4 +134,3 @@ func (c *waveChunk) place() nd.Place {
 	return nd.Place{Array: o.array.ref.URI, Chunk: coordinates(o.array.layout.coordinate(len(o.array.meta.Levels)-1, c.leaf)),
 		File: o.file, Offset: c.stored, Length: c.length}
 }
-

@@ -218,7 +218,7 @@ func (s *scheduler) form() *wave {
 	n := 0
 	for n < len(s.window) && s.fits(w) {
 		x := s.window[n]
-		if x.waiting > 0 || !s.slotFor(x.batch) {
+		if x.waiting > 0 || s.ends(w, x.batch) || !s.slotFor(x.batch) {
 			break
 		}
 		s.touch(w, x.batch)
@@ -246,6 +246,12 @@ func (s *scheduler) fits(w *wave) bool {
 // maxWaveChunks bounds a wave of tiny chunks, so that its bookkeeping stays in
 // the cache of a core.
 const maxWaveChunks = 4096
+
+// ends reports whether the wave must not go on with this batch: under ReuseBatch a
+// chunk is shared within a batch and no further.
+func (s *scheduler) ends(w *wave, b *batchState) bool {
+	return s.p.cfg.Reuse == ReuseBatch && len(w.touched) > 0 && w.touched[len(w.touched)-1] != b
+}
 
 func (s *scheduler) newWave() *wave {
 	var w *wave
