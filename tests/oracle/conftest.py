@@ -24,6 +24,12 @@ def headrace() -> reader.Package | reader.Command:
 
 
 @pytest.fixture(scope="session")
+def package():
+    """The Python package, for tests of more than single boxes."""
+    return pytest.importorskip("headrace", reason="the wheel is not installed here")
+
+
+@pytest.fixture(scope="session")
 def counts() -> collections.Counter[str]:
     """Arrays and boxes compared so far, printed at the end."""
     return COUNTS

@@ -201,6 +201,8 @@ FILTERS = {
 def test_filter(name: str, n: int, tmp_path, same) -> None:
     """Filters of v2 against numcodecs, value by value, with an own type on the way."""
     document, dtype, codec = FILTERS[name]
+    if name == "shuffle 3 of u1":
+        n *= 3  # numcodecs takes whole elements only
     numbers = np.arange(n) * 37 % 251
     data = (numbers % 3 == 0) if dtype == "|b1" else (numbers / (4 if "f" in dtype else 1)).astype(dtype)
     if name == "scaled u1 of f8":
