@@ -11,77 +11,49 @@ import (
 
 	"golang.org/x/sys/cpu"
 	"golang.org/x/sys/unix"
+
+	"github.com/headrace/headrace/rank"
 )
 
-// cores compares the machine's cores with those that this process may use.
+// cores compares the machine's cores with those that the job and this process may
+// use.
 func (s System) cores() Check {
 	c := Check{Name: "cores", Status: OK}
-	use := runtime.GOMAXPROCS(0)
-	c.Found = fmt.Sprintf("%d to use, %d allowed by affinity", use, runtime.NumCPU())
-	if quota := s.cpuQuota(); quota > 0 {
-		c.Found += fmt.Sprintf(", cgroup limit %.4g", quota)
-		if quota < 2 {
-			c.Status, c.Advice = Warn, "decoding needs cores: raise the CPU limit of the container or job"
-		}
-	}
-	if use == 1 && c.Status == OK {
-		c.Status, c.Advice = Warn, "one core reads, decodes and trains in turn: ask the job for more"
+	node, _ := s.node()
+	c.Found = fmt.Sprintf("%d to use, %d of the job on this node", min(runtime.GOMAXPROCS(0), node.Cores), node.Cores)
+	if min(runtime.GOMAXPROCS(0), node.Cores) < 2 {
+		c.Status, c.Advice = Warn, "one core reads, decodes and trains in turn: raise the CPU limit of the job or container"
 	}
 	return c
 }
 
-// cpuQuota is the cgroup's limit in cores, 0 for none (cgroup v2's cpu.max, or
-// v1's two files).
-func (s System) cpuQuota() float64 {
-	parts := strings.Fields(s.text("sys/fs/cgroup/cpu.max"))
-	if len(parts) != 2 {
-		parts = []string{s.text("sys/fs/cgroup/cpu/cpu.cfs_quota_us"), s.text("sys/fs/cgroup/cpu/cpu.cfs_period_us")}
-	}
-	quota, err1 := strconv.ParseFloat(parts[0], 64)
-	period, err2 := strconv.ParseFloat(parts[1], 64)
-	if err1 != nil || err2 != nil || quota <= 0 || period <= 0 {
-		return 0
-	}
-	return quota / period
+// node is what the job may use of this machine, by the limits of control groups.
+func (s System) node() (rank.Node, error) {
+	return rank.ReadNode(func(path string) ([]byte, error) { return os.ReadFile(s.file(path)) }, runtime.NumCPU())
 }
 
 // smallMemory is below what the default budgets of one pipeline may take.
 const smallMemory = 2 << 30
 
 func (s System) memory() Check {
-	c := Check{Name: "memory", Status: OK}
-	total, available := s.meminfo("MemTotal"), s.meminfo("MemAvailable")
-	if total == 0 {
-		return Check{"memory", Note, "unknown: no /proc/meminfo", ""}
+	node, err := s.node()
+	if err != nil {
+		return Check{"memory", Note, "unknown: " + err.Error(), ""}
 	}
-	c.Found = fmt.Sprintf("%s, %s available", size(total), size(available))
-	limit := s.memoryLimit()
-	if limit > 0 && limit < total {
-		c.Found += ", cgroup limit " + size(limit)
-		available = min(available, limit)
-	}
-	if available < smallMemory {
+	free := min(s.available(), node.Memory)
+	c := Check{Name: "memory", Status: OK, Found: fmt.Sprintf("%s for the job, %s free now", size(node.Memory), size(free))}
+	if free < smallMemory {
 		c.Status, c.Advice = Warn, "set HostBytes (host_bytes in Python): the default budgets may not fit"
 	}
 	return c
 }
 
-func (s System) meminfo(name string) int64 {
+// available is MemAvailable of /proc/meminfo.
+func (s System) available() int64 {
 	for line := range strings.Lines(s.text("proc/meminfo")) {
-		fields := strings.Fields(line)
-		if len(fields) >= 2 && fields[0] == name+":" {
-			kib, _ := strconv.ParseInt(fields[1], 10, 64)
+		if rest, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
+			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
 			return kib << 10
-		}
-	}
-	return 0
-}
-
-// memoryLimit is the cgroup's, 0 for none.
-func (s System) memoryLimit() int64 {
-	for _, path := range []string{"sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"} {
-		if n, err := strconv.ParseInt(s.text(path), 10, 64); err == nil {
-			return n
 		}
 	}
 	return 0
