@@ -19,8 +19,8 @@ type chunker struct {
 	swap   int // bytes of a word to swap, 0 for little-endian
 	stages []encode
 
-	values, stored []byte    // of one chunk
-	encoded        [2][]byte // in front of and behind a stage
+	values, stored []byte        // of one chunk
+	encoded        [2][]byte     // in front of and behind a stage
 	out            *bufio.Writer // of shards
 }
 

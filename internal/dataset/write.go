@@ -267,3 +267,14 @@ func (w *writer) say(n int64) {
 		w.report(w.done, w.total)
 	}
 }
+
+// Exists reports whether there is an array of this name and format below root,
+// whoever wrote it.
+func (a *Array) Exists(root string) bool {
+	name := "zarr.json"
+	if a.Format == 2 {
+		name = ".zarray"
+	}
+	_, err := os.Stat(filepath.Join(root, filepath.FromSlash(a.Path), name))
+	return err == nil
+}
