@@ -1,6 +1,7 @@
 """Random boxes of an array."""
 
 import numpy as np
+
 from reader import Box
 
 

@@ -5,6 +5,7 @@ import os
 
 import numpy as np
 import pytest
+
 import reader
 
 SEED = int(os.environ.get("ORACLE_SEED", "1"))
@@ -81,5 +82,3 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         f"{COUNTS['arrays']} arrays and {COUNTS['boxes']} boxes compared byte by byte "
         f"through the {reader.default().name}, seed {SEED}"
     )
-
-

@@ -7,6 +7,7 @@ documents meet every feature many times and most pairs of features.
 from dataclasses import dataclass, field
 
 import numpy as np
+
 import values as v
 
 ORDERS = {1: 500, 2: 45, 3: 22, 4: 10, 5: 6}
@@ -228,7 +229,9 @@ def v3(i: int, rng: np.random.Generator) -> Document:
     if i % 8 == 4:
         metadata["storage_transformers"] = []
     shared = not only_zarr and not any(c["name"].startswith("numcodecs.") for c in leaf)
-    writer = "tensorstore" if only_tensorstore or (shared and i % 3 == 0 and "codec around the shard" not in features) else "zarr"
+    writer = (
+        "tensorstore" if only_tensorstore or (shared and i % 3 == 0 and "codec around the shard" not in features) else "zarr"
+    )
     return Document(f"v3-{i:03d}-{dtype}", 3, dtype, metadata, kind, fill, lossy, writer, features)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import crc32c
 import numpy as np
+
 import oracles
 
 Encode = Callable[[bytes], bytes]
@@ -121,7 +122,9 @@ def shard(
     return glue(body, entries, start=start, big=big, checksum=checksum)
 
 
-def glue(body: bytes, entries: list[tuple[int, int]], *, start: bool = False, big: bool = False, checksum: bool = True) -> bytes:
+def glue(
+    body: bytes, entries: list[tuple[int, int]], *, start: bool = False, big: bool = False, checksum: bool = True
+) -> bytes:
     """Puts an index of (offset, nbytes) to the body of a shard."""
     index = b"".join(struct.pack(">QQ" if big else "<QQ", *e) for e in entries)
     if checksum:

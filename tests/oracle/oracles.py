@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import tensorstore as ts
-import values as v
 import zarr
+
+import values as v
 from documents import Document
 
 

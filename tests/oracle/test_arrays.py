@@ -1,10 +1,11 @@
 """Hundreds of arrays over the feature table, written and read by zarr-python and tensorstore."""
 
+import numpy as np
+import pytest
+
 import boxes
 import documents
-import numpy as np
 import oracles
-import pytest
 import reader
 from conftest import ROUNDS, SEED, check
 from documents import Document
@@ -28,7 +29,7 @@ def test_array(version: int, i: int, tmp_path, same) -> None:
             check(array, written, f"{oracle} itself, {document.features}")
     want = next(iter(readings.values()))
     for oracle, array in readings.items():
-        check(array, want, f"{oracle} against {list(readings)[0]}, {document.features}")
+        check(array, want, f"{oracle} against {next(iter(readings))}, {document.features}")
     same(path, want, [None, *boxes.draw(document.shape, document.chunk, rng, 4)])
 
 

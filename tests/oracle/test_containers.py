@@ -4,13 +4,14 @@ import gzip
 import struct
 import zlib
 
-import handmade as h
 import numcodecs
 import numcodecs.blosc
 import numpy as np
-import oracles
 import pytest
 import zstandard
+
+import handmade as h
+import oracles
 
 KINDS = ["noise", "steps", "zeros", "ramp"]
 
@@ -97,7 +98,9 @@ def long_window(raw: bytes) -> bytes:
 def flushed(raw: bytes) -> bytes:
     """Many small blocks: a flush after every 100 bytes."""
     stream = zstandard.ZstdCompressor(write_checksum=True).compressobj()
-    parts = [stream.compress(raw[i : i + 100]) + stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) for i in range(0, len(raw), 100)]
+    parts = [
+        stream.compress(raw[i : i + 100]) + stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) for i in range(0, len(raw), 100)
+    ]
     return b"".join(parts) + stream.flush()
 
 
@@ -185,7 +188,11 @@ FILTERS = {
         "<f4",
         numcodecs.FixedScaleOffset(1, 0.1, "<f4", "<i2"),
     ),
-    "quantize f8": ({"id": "quantize", "digits": 3, "dtype": "<f8", "astype": "<f4"}, "<f8", numcodecs.Quantize(3, "<f8", "<f4")),
+    "quantize f8": (
+        {"id": "quantize", "digits": 3, "dtype": "<f8", "astype": "<f4"},
+        "<f8",
+        numcodecs.Quantize(3, "<f8", "<f4"),
+    ),
     "bitround f8": ({"id": "bitround", "keepbits": 10}, "<f8", numcodecs.BitRound(10)),
     "bitround f2": ({"id": "bitround", "keepbits": 3}, "<f2", numcodecs.BitRound(3)),
     "packbits": ({"id": "packbits"}, "|b1", numcodecs.PackBits()),

@@ -1,10 +1,11 @@
 """Every source type to every output type, at its boundaries, against numpy and exact integers."""
 
-import handmade as h
 import ml_dtypes
 import numpy as np
-import oracles
 import pytest
+
+import handmade as h
+import oracles
 import values as v
 from conftest import check
 
@@ -27,7 +28,26 @@ def edges(name: str) -> np.ndarray:
         info = np.iinfo(name)
         inside = [n for n in powers if info.min <= n <= info.max]
         return np.array(sorted({0, int(info.min), int(info.max), *inside}), dtype)
-    fractions = [0.0, -0.0, 0.5, -0.5, 0.999, -0.999, 1.5, -1.5, 1.9, -1.9, 12.9, 254.5, 255.5, 1e-40, 6e-8, 2.98e-8, 3e-8, 1e30]
+    fractions = [
+        0.0,
+        -0.0,
+        0.5,
+        -0.5,
+        0.999,
+        -0.999,
+        1.5,
+        -1.5,
+        1.9,
+        -1.9,
+        12.9,
+        254.5,
+        255.5,
+        1e-40,
+        6e-8,
+        2.98e-8,
+        3e-8,
+        1e30,
+    ]
     special = [np.inf, -np.inf, np.nan, 3.4028235e38, 3.4028236e38, 1e300, 65519.99, 65520.0, 3.3895314e38, 3.3961776e38]
     with np.errstate(over="ignore"):
         wide = np.array([float(p) for p in powers] + fractions + special)

@@ -5,13 +5,14 @@ import struct
 import zlib
 
 import crc32c
-import handmade as h
 import numcodecs
 import numpy as np
-import oracles
 import pytest
-import reader
 import zstandard
+
+import handmade as h
+import oracles
+import reader
 from conftest import check
 
 DATA = np.arange(4 * 16, dtype="<u2").reshape(4, 16)
@@ -82,7 +83,10 @@ def frame(name: str, raw: bytes) -> bytes:
 
 
 V3 = {
-    "blosc": {"name": "blosc", "configuration": {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 2, "blocksize": 0}},
+    "blosc": {
+        "name": "blosc",
+        "configuration": {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 2, "blocksize": 0},
+    },
     "zstd": {"name": "zstd", "configuration": {"level": 3, "checksum": True}},
     "gzip": {"name": "gzip", "configuration": {"level": 5}},
     "zlib": {"name": "numcodecs.zlib", "configuration": {"level": 5}},

@@ -6,12 +6,13 @@ tested where kernels and documents are.
 
 import gc
 
-import handmade as h
 import numcodecs.blosc
 import numpy as np
-import oracles
 import pytest
 import zstandard
+
+import handmade as h
+import oracles
 from conftest import check
 
 
@@ -77,7 +78,9 @@ def test_6_every_chunk_has_its_own_geometry(tmp_path, rng, same) -> None:
     """Block size and typesize differ from chunk to chunk of one array."""
     parts = [rng.integers(0, 9, 6000).astype("<u2") for _ in range(12)]
     frames = [
-        numcodecs.blosc.compress(p.tobytes(), [b"zstd", b"lz4"][k % 2], 5, k % 3, [0, 512, 4096, 1000][k % 4], [1, 2, 4, 8, 3][k % 5])
+        numcodecs.blosc.compress(
+            p.tobytes(), [b"zstd", b"lz4"][k % 2], 5, k % 3, [0, 512, 4096, 1000][k % 4], [1, 2, 4, 8, 3][k % 5]
+        )
         for k, p in enumerate(parts)
     ]
     data = np.concatenate(parts)
@@ -147,5 +150,3 @@ def test_12_one_bad_chunk_in_a_long_run(tmp_path, package) -> None:
             check(batch.numpy()[:, 0], data[list(batch.ids)], f"batch {step}")
             seen += batch.ids
     assert seen == [r for r in range(40) if r not in (16, 17)]
-
-

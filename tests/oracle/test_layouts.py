@@ -3,12 +3,13 @@
 import itertools
 import json
 
-import handmade as h
 import numpy as np
-import oracles
 import pytest
-import reader
 import zarr
+
+import handmade as h
+import oracles
+import reader
 from conftest import check
 
 ZSTD = {"name": "zstd", "configuration": {"level": 1, "checksum": False}}
@@ -84,7 +85,9 @@ def test_legacy_transpose_names(legacy: str, tmp_path, same) -> None:
     same(tmp_path, data)
 
 
-@pytest.mark.parametrize("codecs", [["bytes"], [{"name": "bytes"}], ["bytes", "crc32c"], [{"name": "endian", "configuration": {"endian": "big"}}]])
+@pytest.mark.parametrize(
+    "codecs", [["bytes"], [{"name": "bytes"}], ["bytes", "crc32c"], [{"name": "endian", "configuration": {"endian": "big"}}]]
+)
 def test_short_and_old_codec_names(codecs: list, tmp_path, same) -> None:
     """Version 3.1 allows bare names; `endian` is the old name of bytes."""
     data = numbered((5, 7), "|u1") if "endian" not in str(codecs) else numbered((5, 7), "<u2")

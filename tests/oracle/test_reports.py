@@ -7,13 +7,14 @@ import json
 import multiprocessing
 import struct
 
-import handmade as h
 import numcodecs
 import numpy as np
-import oracles
 import pytest
-import reader
 import zarr
+
+import handmade as h
+import oracles
+import reader
 from conftest import check
 
 ZSTD = {"name": "zstd", "configuration": {"level": 0, "checksum": False}}
@@ -92,7 +93,9 @@ def test_zarrita_424(tmp_path, same) -> None:
 
 def test_zarrita_445(tmp_path, headrace) -> None:
     data = sequence(3, 4, 5)
-    by_zarr(tmp_path, h.v3_metadata(data, [3, 4, 5], [{"name": "transpose", "configuration": {"order": [2, 1, 0]}}, h.LITTLE]), data)
+    by_zarr(
+        tmp_path, h.v3_metadata(data, [3, 4, 5], [{"name": "transpose", "configuration": {"order": [2, 1, 0]}}, h.LITTLE]), data
+    )
     assert headrace.read(tmp_path, ((0, 3), (0, 4), (3, 4))).ravel().tolist() == list(range(3, 60, 5))
     assert headrace.read(tmp_path, ((1, 2), (2, 3), (3, 4))).item() == 33
 
@@ -241,7 +244,9 @@ def test_zarr_python_2282(dtype, tmp_path, fails) -> None:
     fails(tmp_path, "unsupported", dtype if isinstance(dtype, str) else "")
 
 
-@pytest.mark.parametrize("data_type", ["string", {"name": "fixed_length_utf32", "configuration": {"length_bytes": 8}}, "r16", "<u2", "int2"])
+@pytest.mark.parametrize(
+    "data_type", ["string", {"name": "fixed_length_utf32", "configuration": {"length_bytes": 8}}, "r16", "<u2", "int2"]
+)
 def test_zarr_python_4142(data_type, tmp_path, fails) -> None:
     """Types that are not read yet, and draft spellings, are refused by name."""
     oracles.lay(tmp_path, h.v3_metadata(sequence(3), [3], [h.LITTLE]) | {"data_type": data_type})
@@ -403,5 +408,3 @@ def test_old_v3_draft(tmp_path, headrace) -> None:
     with pytest.raises(reader.ReadError) as caught:
         headrace.read(tmp_path)
     assert caught.value.kind in ("unsupported", "corrupt")
-
-
