@@ -42,17 +42,29 @@ func Converter(from, to nd.DType, big bool, affine *Affine) (Convert, error) {
 	if err := checkPair(from, to, affine); err != nil {
 		return nil, err
 	}
+	if fast := vectorConvert(from, to, big, affine); fast != nil {
+		return fast, nil
+	}
+	return plainConvert(from, to, big, affine), nil
+}
+
+// plainConvert is the loop without assembly, for any legal pair.
+func plainConvert(from, to nd.DType, big bool, affine *Affine) Convert {
 	switch {
 	case affine != nil:
-		return affineConvert(from, to, big, *affine), nil
+		return affineConvert(from, to, big, *affine)
 	case from == to && from != nd.Bool:
-		return identity(from, big), nil
+		return identity(from, big)
 	}
-	order := 0
+	return casts[from][to][byteOrderIndex(big)]
+}
+
+// byteOrderIndex is the last index of the tables of loops.
+func byteOrderIndex(big bool) int {
 	if big {
-		order = 1
+		return 1
 	}
-	return casts[from][to][order], nil
+	return 0
 }
 
 func checkPair(from, to nd.DType, affine *Affine) error {
@@ -198,19 +210,19 @@ func f32ToBF16(v float32) uint16 {
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
-// f16ToF32 is exact. The bits of a half, moved to the place of a float32, are
-// its value times 2^-112, subnormals included.
+// f16ToF32 is exact. No step meets a subnormal float32, so that a thread that
+// flushes them (a trainer may ask for that) gets the same result.
 func f16ToF32(h uint16) float32 {
-	b := uint32(h&0x7fff) << 13
-	sign := uint32(h&0x8000) << 16
-	if b >= 0x1f<<23 { // infinity or NaN
-		if b > 0x1f<<23 {
-			b |= 1 << 22
-		}
-		return math.Float32frombits(sign | 0xff<<23 | b)
+	sign, b := uint32(h&0x8000)<<16, uint32(h&0x7fff)<<13
+	switch {
+	case b > 0x1f<<23: // NaN
+		return math.Float32frombits(sign | 0x7fc00000 | b)
+	case b == 0x1f<<23:
+		return math.Float32frombits(sign | 0x7f800000)
+	case b < 1<<23: // subnormal, in units of 2^-24
+		return math.Float32frombits(sign | math.Float32bits(float32(h&0x3ff)*0x1p-24))
 	}
-	v := math.Float32frombits(b) * (1 << 112)
-	return math.Float32frombits(sign | math.Float32bits(v))
+	return math.Float32frombits(sign | (b + (127-15)<<23))
 }
 
 // f32ToF16 rounds once, to nearest even.

@@ -18,6 +18,12 @@ func Shuffle(dst, src []byte, typesize int) {
 // Unshuffle is the inverse of Shuffle.
 func Unshuffle(dst, src []byte, typesize int) {
 	dst = dst[:len(src)]
+	if !unshuffleVector(dst, src, typesize) {
+		unshufflePlain(dst, src, typesize)
+	}
+}
+
+func unshufflePlain(dst, src []byte, typesize int) {
 	switch typesize {
 	case 2:
 		unshuffle2Generic(dst, src)
@@ -59,7 +65,9 @@ func BitUnshuffle(dst, src []byte, typesize int) {
 		copy(dst, src)
 		return
 	}
-	bitUnshuffleGeneric(dst, src, n, typesize)
+	if !bitUnshuffleVector(dst, src, n, typesize) {
+		bitUnshuffleGeneric(dst, src, n, typesize)
+	}
 	copy(dst[n*typesize:], src[n*typesize:])
 }
 

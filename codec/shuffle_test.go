@@ -62,15 +62,29 @@ func bitUnshuffleRef(dst, src []byte, typesize int) {
 type shuffleFunc func(dst, src []byte, typesize int)
 
 var shuffles = []struct {
-	name          string
-	fast, ref     shuffleFunc
-	inverse       shuffleFunc
-	twinOfInverse shuffleFunc
+	name      string
+	fast, ref shuffleFunc
+	inverse   shuffleFunc
 }{
-	{"Shuffle", Shuffle, shuffleRef, Unshuffle, unshuffleRef},
-	{"Unshuffle", Unshuffle, unshuffleRef, Shuffle, shuffleRef},
-	{"BitShuffle", BitShuffle, bitShuffleRef, BitUnshuffle, bitUnshuffleRef},
-	{"BitUnshuffle", BitUnshuffle, bitUnshuffleRef, BitShuffle, bitShuffleRef},
+	{"Shuffle", Shuffle, shuffleRef, Unshuffle},
+	{"Unshuffle", Unshuffle, unshuffleRef, Shuffle},
+	{"BitShuffle", BitShuffle, bitShuffleRef, BitUnshuffle},
+	{"BitUnshuffle", BitUnshuffle, bitUnshuffleRef, BitShuffle},
+	{"plain Unshuffle", plainUnshuffle, unshuffleRef, Shuffle},
+	{"plain BitUnshuffle", plainBitUnshuffle, bitUnshuffleRef, BitShuffle},
+}
+
+// plainUnshuffle and plainBitUnshuffle are what a processor without vectors runs.
+
+func plainUnshuffle(dst, src []byte, typesize int) {
+	unshufflePlain(dst[:len(src)], src, typesize)
+}
+
+func plainBitUnshuffle(dst, src []byte, typesize int) {
+	copy(dst, src)
+	if n, ok := bitShuffled(len(src), typesize); ok {
+		bitUnshuffleGeneric(dst, src, n, typesize)
+	}
 }
 
 // TestShuffles compares each transform with its slow twin at all short lengths,
@@ -177,6 +191,8 @@ func TestShufflesDoNotAllocate(t *testing.T) {
 	}
 }
 
+var plainSwaps = map[int]func(dst, src []byte){2: swap2Generic, 4: swap4Generic, 8: swap8Generic}
+
 // TestSwapBytes covers leftovers and swapping in place, which the codec "bytes"
 // may do.
 func TestSwapBytes(t *testing.T) {
@@ -191,6 +207,12 @@ func TestSwapBytes(t *testing.T) {
 				}
 			}
 			got := make([]byte, length)
+			if plain := plainSwaps[word]; plain != nil {
+				plain(got, src)
+				if string(got) != string(want) {
+					t.Fatalf("words of %d in %d bytes: wrong bytes from the plain loop", word, length)
+				}
+			}
 			swapBytes(got, src, word)
 			inPlace := offset(src, rng.IntN(32))
 			swapBytes(inPlace, inPlace, word)

@@ -1,3 +1,5 @@
+//go:build !amd64 || purego
+
 package codec
 
 func swap2(dst, src []byte) { swap2Generic(dst, src) }

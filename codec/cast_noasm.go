@@ -1,0 +1,7 @@
+//go:build !amd64 || purego
+
+package codec
+
+import "github.com/headrace/headrace/nd"
+
+func vectorConvert(_, _ nd.DType, _ bool, _ *Affine) Convert { return nil }
