@@ -20,7 +20,6 @@ type testArray struct {
 	shape  []int64
 	dtype  nd.DType
 	values []byte // C order, little-endian
-	store  *store.Memory
 	files  map[string][]byte
 }
 
@@ -61,8 +60,16 @@ func makeArray(t testing.TB, r *rand.Rand, l layout) *testArray {
 			a.files[key(c)] = data
 		}
 	})
-	a.store = store.NewMemory(a.files)
 	return a
+}
+
+// stored is a store that holds the array's files under a name.
+func (a *testArray) stored(name string) *store.Memory {
+	under := map[string][]byte{}
+	for k, v := range a.files {
+		under[name+"/"+k] = v
+	}
+	return store.NewMemory(under)
 }
 
 func (l *layout) metadata() []byte {

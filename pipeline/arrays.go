@@ -30,6 +30,9 @@ func (p *Pipeline) bind(ctx context.Context, index int32, ref ArrayRef) (*boundA
 	if err != nil {
 		return nil, err
 	}
+	if o.prefix != "" {
+		o.prefix += "/"
+	}
 	a := &boundArray{index: index, ref: ref, store: o.store, prefix: o.prefix, meta: o.array, owned: ref.Store == nil, blobLimit: indexBytes, counts: &p.counts}
 	for _, text := range a.meta.Notes {
 		p.tell(func(l *Listener) {

@@ -1,11 +1,13 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -24,7 +26,7 @@ func shardCube(t testing.TB) *cube {
 	c := newCube(t)
 	l := layout{shape: []int64{16, 16}, chunk: []int64{4, 4}, shard: []int64{8, 8}, dtype: nd.U16, codec: "zstd"}
 	c.array = makeArray(t, rand.New(rand.NewPCG(1, 1)), l)
-	c.cfg.Arrays[0].Store = c.array.store
+	c.cfg.Arrays[0].Store = c.array.stored("cube")
 	return c
 }
 
@@ -44,9 +46,9 @@ func TestConfigDoesNotChangeBytes(t *testing.T) {
 		cfg.BatchSize = 1 + r.IntN(7)
 		randomBudget(r, &cfg)
 		cfg.Arrays = []ArrayRef{{URI: "cube", Store: &storetest.Latency{
-			Store: c.array.store, Delay: storetest.Jitter(seed, 200*time.Microsecond),
+			Store: c.array.stored("cube"), Delay: storetest.Jitter(seed, 200*time.Microsecond),
 		}}}
-		compare(t, open(t, cfg), &cfg, []*testArray{c.array}, samples)
+		compare(t, mustOpen(t, cfg), &cfg, []*testArray{c.array}, samples)
 	}
 }
 
@@ -61,7 +63,7 @@ func wholeCfg(c *cube, st store.Store) Config {
 // failing runs one sample in each chunk and returns the errors by chunk.
 func failing(t *testing.T, c *cube, st store.Store) map[int64]error {
 	t.Helper()
-	p := open(t, wholeCfg(c, st))
+	p := mustOpen(t, wholeCfg(c, st))
 	push(t, p, grid(16)...)
 	p.Finish()
 	errs := map[int64]error{}
@@ -82,12 +84,9 @@ func failing(t *testing.T, c *cube, st store.Store) map[int64]error {
 
 // broken returns a store in which one file was changed.
 func (c *cube) broken(file string, change func([]byte) []byte) store.Store {
-	files := map[string][]byte{}
-	for k, v := range c.array.files {
-		files[k] = append([]byte(nil), v...)
-	}
-	files[file] = change(files[file])
-	return store.NewMemory(files)
+	a := testArray{files: maps.Clone(c.array.files)}
+	a.files[file] = change(bytes.Clone(a.files[file]))
+	return a.stored("cube")
 }
 
 // indexOf is the table at the end of a shard of 2x2 chunks.
@@ -163,17 +162,17 @@ func TestBadShards(t *testing.T) {
 func TestStoreFaults(t *testing.T) {
 	c := newCube(t)
 	refused := errors.New("permission denied")
-	errs := failing(t, c, storetest.NewFault(c.array.store, storetest.Rule{Key: "c/2/1", Op: storetest.OpRead, Kind: storetest.Fail, Err: refused}))
+	errs := failing(t, c, storetest.NewFault(c.array.stored("cube"), storetest.Rule{Key: "cube/c/2/1", Op: storetest.OpRead, Kind: storetest.Fail, Err: refused}))
 	if len(errs) != 1 || !errors.Is(errs[6], nd.ErrIO) || !errors.Is(errs[6], refused) || !strings.Contains(errs[6].Error(), "c/2/1") {
 		t.Fatalf("a failed read: %v", errs)
 	}
-	errs = failing(t, c, storetest.NewFault(c.array.store, storetest.Rule{Key: "c/2/1", Op: storetest.OpSize, Kind: storetest.Fail, Err: refused}))
+	errs = failing(t, c, storetest.NewFault(c.array.stored("cube"), storetest.Rule{Key: "cube/c/2/1", Op: storetest.OpSize, Kind: storetest.Fail, Err: refused}))
 	if len(errs) != 1 || !errors.Is(errs[6], nd.ErrIO) {
 		t.Fatalf("a refused size: %v", errs)
 	}
 	// The object that is not there is fill, so the check of failing would compare
 	// it with the stored values: make those the fill value.
-	p := open(t, wholeCfg(c, storetest.NewFault(c.array.store, storetest.Rule{Key: "c/2/1", Op: storetest.OpSize, Kind: storetest.Missing})))
+	p := mustOpen(t, wholeCfg(c, storetest.NewFault(c.array.stored("cube"), storetest.Rule{Key: "cube/c/2/1", Op: storetest.OpSize, Kind: storetest.Missing})))
 	push(t, p, at(0, 8, 4))
 	p.Finish()
 	b := next(t, p)
@@ -192,8 +191,8 @@ func TestStoreFaults(t *testing.T) {
 // error does not stick.
 func TestFailedIndexIsTriedAgain(t *testing.T) {
 	c := shardCube(t)
-	st := storetest.NewFault(c.array.store, storetest.Rule{Key: "c/0/0", Op: storetest.OpRead, Count: 1, Kind: storetest.Fail, Err: errors.New("flaky")})
-	p := open(t, wholeCfg(c, st))
+	st := storetest.NewFault(c.array.stored("cube"), storetest.Rule{Key: "cube/c/0/0", Op: storetest.OpRead, Count: 1, Kind: storetest.Fail, Err: errors.New("flaky")})
+	p := mustOpen(t, wholeCfg(c, st))
 	for round, want := range []int{1, 0} {
 		push(t, p, at(0, 0, 0))
 		p.Finish()
@@ -213,7 +212,7 @@ func TestCoalescedReadFailsChunkByChunk(t *testing.T) {
 	c := shardCube(t)
 	shard := c.array.files["c/0/0"]
 	last := binary.LittleEndian.Uint64(shard[len(shard)-indexTail+48:])
-	st := storetest.NewFault(c.array.store, storetest.Rule{Key: "c/0/0", Op: storetest.OpRead, From: 2, Kind: storetest.Short, At: int64(last) + 1})
+	st := storetest.NewFault(c.array.stored("cube"), storetest.Rule{Key: "cube/c/0/0", Op: storetest.OpRead, From: 2, Kind: storetest.Short, At: int64(last) + 1})
 	errs := failing(t, c, st)
 	if len(errs) != 1 || !errors.Is(errs[5], nd.ErrCorrupt) {
 		t.Fatalf("failed: %v", errs)
@@ -223,7 +222,7 @@ func TestCoalescedReadFailsChunkByChunk(t *testing.T) {
 // Close does not wait for a store that hangs until its context ends.
 func TestCloseDuringBlockedReads(t *testing.T) {
 	c := shardCube(t)
-	st := storetest.NewFault(c.array.store, storetest.Rule{Key: "c/...", Op: storetest.OpRead, Kind: storetest.Block})
+	st := storetest.NewFault(c.array.stored("cube"), storetest.Rule{Key: "cube/c/...", Op: storetest.OpRead, Kind: storetest.Block})
 	p, err := Open(context.Background(), wholeCfg(c, st))
 	if err != nil {
 		t.Fatal(err)
@@ -240,8 +239,8 @@ func TestCloseDuringBlockedReads(t *testing.T) {
 func TestNoAllocationPerChunk(t *testing.T) {
 	l := layout{shape: []int64{128, 128}, chunk: []int64{4, 4}, shard: []int64{128, 128}, dtype: nd.U8, codec: "zstd"}
 	a := makeArray(t, rand.New(rand.NewPCG(1, 1)), l)
-	p := open(t, Config{
-		Arrays: []ArrayRef{{URI: "a", Store: a.store}}, BatchSize: 1, Reuse: ReuseNone, Workers: 1, Readers: 1,
+	p := mustOpen(t, Config{
+		Arrays: []ArrayRef{{URI: "a", Store: a.stored("a")}}, BatchSize: 1, Reuse: ReuseNone, Workers: 1, Readers: 1,
 		Fields: []Field{{Name: "x", Shape: []int{128, 128}, DType: nd.F32}},
 	})
 	whole := sampler.Sample{Crops: []sampler.Crop{{Box: nd.Whole(l.shape)}}}

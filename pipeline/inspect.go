@@ -78,7 +78,6 @@ func InspectStore(ctx context.Context, st store.Store, path string) (*Node, erro
 	isArray, err := at.isArray()
 	switch {
 	case err != nil:
-		n.Err = err
 	case isArray:
 		err = n.readArray(ctx, at)
 	default:

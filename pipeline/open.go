@@ -25,7 +25,7 @@ type opened struct {
 // level 0 of its first pyramid. What is not there is nd.ErrNotFound and names
 // every document that was tried.
 func openArray(ctx context.Context, ref ArrayRef) (*opened, error) {
-	st, prefix, err := open(ref)
+	st, prefix, err := storeOf(ref)
 	if err != nil {
 		return nil, nd.At(err, nd.Place{Array: ref.URI})
 	}
@@ -39,8 +39,8 @@ func openArray(ctx context.Context, ref ArrayRef) (*opened, error) {
 	return o, nil
 }
 
-// open finds the store of a reference and the path in it.
-func open(ref ArrayRef) (store.Store, string, error) {
+// storeOf is the store of a reference and the path in it.
+func storeOf(ref ArrayRef) (store.Store, string, error) {
 	if ref.Store != nil {
 		return ref.Store, strings.Trim(ref.URI, "/"), nil
 	}
@@ -210,18 +210,11 @@ func (n *node) level(ctx context.Context, name string) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if is, err := found.isArray(); err != nil || !is {
-		return nil, found.at(cmpError(err, nd.Errorf(nd.ErrNotFound, "level %q is a group, not an array", level.Path)))
+	isArray, err := found.isArray()
+	if err == nil && !isArray {
+		err = nd.Errorf(nd.ErrNotFound, "level %q is a group, not an array", level.Path)
 	}
-	return found, nil
-}
-
-// cmpError is the first error that is not nil.
-func cmpError(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
+	return found, found.at(err)
 }
 
 func pickLevel(all []zarr.Multiscale, name string) (zarr.MultiscaleLevel, error) {

@@ -173,7 +173,8 @@ func runRandom(t *testing.T, seed uint64) {
 			}
 		}
 		arrays = append(arrays, a)
-		cfg.Arrays = append(cfg.Arrays, ArrayRef{URI: fmt.Sprintf("mem%d", len(arrays)), Store: a.store})
+		name := fmt.Sprintf("mem%d", len(arrays))
+		cfg.Arrays = append(cfg.Arrays, ArrayRef{URI: name, Store: a.stored(name)})
 	}
 	for i := range 1 + r.IntN(2) {
 		cfg.Fields = append(cfg.Fields, randomField(r, fmt.Sprint("f", i), small))

@@ -15,7 +15,6 @@ import (
 
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/sampler"
-	"github.com/headrace/headrace/store"
 )
 
 // No goroutine outlives its pipeline.
@@ -31,7 +30,7 @@ func newCube(t testing.TB) *cube {
 	l := layout{shape: []int64{16, 16}, chunk: []int64{4, 4}, dtype: nd.U16, codec: "zstd"}
 	a := makeArray(t, rand.New(rand.NewPCG(1, 1)), l)
 	return &cube{a, Config{
-		Arrays:    []ArrayRef{{URI: "cube", Store: a.store}},
+		Arrays:    []ArrayRef{{URI: "cube", Store: a.stored("cube")}},
 		Fields:    []Field{{Name: "x", Shape: []int{4, 4}, DType: nd.U16}},
 		BatchSize: 4,
 	}}
@@ -50,7 +49,7 @@ func grid(n int) []sampler.Sample {
 	return list
 }
 
-func open(t testing.TB, cfg Config) *Pipeline {
+func mustOpen(t testing.TB, cfg Config) *Pipeline {
 	t.Helper()
 	p, err := Open(context.Background(), cfg)
 	if err != nil {
@@ -125,7 +124,7 @@ func wantIDs(t testing.TB, b *Batch, ids ...int64) {
 // usable.
 func TestFinishEndsWithShortBatch(t *testing.T) {
 	c := newCube(t)
-	p := open(t, c.cfg)
+	p := mustOpen(t, c.cfg)
 	for range 2 {
 		push(t, p, grid(6)...)
 		p.Finish()
@@ -143,7 +142,7 @@ func TestFinishEndsWithShortBatch(t *testing.T) {
 // its meta; a batch that Push has begun ends short before it.
 func TestPushBatchIsExact(t *testing.T) {
 	c := newCube(t)
-	p := open(t, c.cfg)
+	p := mustOpen(t, c.cfg)
 	ctx := context.Background()
 	push(t, p, grid(1)...)
 	for step, n := range []int{0, 3, 4, 0} {
@@ -171,7 +170,7 @@ func TestPushBatchIsExact(t *testing.T) {
 func TestEmptyBatchesAreBounded(t *testing.T) {
 	c := newCube(t)
 	c.cfg.Lookahead = 4
-	p := open(t, c.cfg)
+	p := mustOpen(t, c.cfg)
 	for range 4 {
 		if err := p.PushBatch(context.Background(), Meta{}, nil); err != nil {
 			t.Fatal(err)
@@ -208,7 +207,7 @@ func waitFor(t testing.TB, ok func() bool) {
 func TestHeldBatchKeepsItsBytes(t *testing.T) {
 	c := newCube(t)
 	c.cfg.Slots = 2
-	p := open(t, c.cfg)
+	p := mustOpen(t, c.cfg)
 	go func() {
 		p.Push(context.Background(), grid(64)...) //nolint:errcheck // its batches are awaited below
 		p.Finish()
@@ -233,7 +232,7 @@ func TestHeldBatchKeepsItsBytes(t *testing.T) {
 func TestSlotsBoundTheBatches(t *testing.T) {
 	c := newCube(t)
 	c.cfg.Slots = 2
-	p := open(t, c.cfg)
+	p := mustOpen(t, c.cfg)
 	go func() {
 		p.Push(context.Background(), grid(16)...) //nolint:errcheck // its batches are awaited below
 		p.Finish()
@@ -253,7 +252,7 @@ func TestSlotsBoundTheBatches(t *testing.T) {
 // last Release.
 func TestBatchOutlivesPipeline(t *testing.T) {
 	c := newCube(t)
-	p := open(t, c.cfg)
+	p := mustOpen(t, c.cfg)
 	push(t, p, grid(4)...)
 	b := next(t, p)
 	if err := p.Close(); err != nil {
@@ -271,7 +270,7 @@ func TestCloseWakesEveryone(t *testing.T) {
 	c := newCube(t)
 	c.cfg.Lookahead = 4
 	c.cfg.Slots = 1
-	p := open(t, c.cfg)
+	p := mustOpen(t, c.cfg)
 	push(t, p, grid(4)...)
 	held := next(t, p)
 	errs := make(chan error, 2)
@@ -308,7 +307,7 @@ func TestDiscardDropsOnlyTheUndelivered(t *testing.T) {
 		t.Run(reuse.String(), func(t *testing.T) {
 			c := newCube(t)
 			c.cfg.Reuse = reuse
-			p := open(t, c.cfg)
+			p := mustOpen(t, c.cfg)
 			held := (*Batch)(nil)
 			for round := range 20 {
 				push(t, p, grid(round%16)...)
@@ -335,7 +334,7 @@ func TestDiscardDropsOnlyTheUndelivered(t *testing.T) {
 // A sample of the wrong form is refused by Push, with no sample of the call taken.
 func TestPushRefusesWrongForms(t *testing.T) {
 	c := newCube(t)
-	p := open(t, c.cfg)
+	p := mustOpen(t, c.cfg)
 	wrong := map[string]sampler.Sample{
 		"no crop":       {ID: 1},
 		"array":         {ID: 1, Crops: []sampler.Crop{{Array: 1, Box: nd.Box{{Stop: 4}, {Stop: 4}}}}},
@@ -357,7 +356,7 @@ func TestPushRefusesWrongForms(t *testing.T) {
 // corrupt gives the cube's chunk (1, 1) bytes that no decoder accepts.
 func (c *cube) corrupt() {
 	c.array.files["c/1/1"] = []byte("this is no zstd frame, whatever else it may be")
-	c.cfg.Arrays[0].Store = store.NewMemory(c.array.files)
+	c.cfg.Arrays[0].Store = c.array.stored("cube")
 }
 
 // A bad chunk fails the samples that need it and nothing else. Under Raise Next
@@ -365,7 +364,7 @@ func (c *cube) corrupt() {
 func TestRaise(t *testing.T) {
 	c := newCube(t)
 	c.corrupt()
-	p := open(t, c.cfg)
+	p := mustOpen(t, c.cfg)
 	push(t, p, at(0, 0, 0), at(1, 2, 2), at(2, 8, 8), at(3, 4, 4))
 	push(t, p, at(4, 0, 0), at(5, 8, 0), at(6, 0, 8), at(7, 12, 12))
 	_, err := p.Next(context.Background())
@@ -373,7 +372,7 @@ func TestRaise(t *testing.T) {
 	if !errors.As(err, &be) || !errors.Is(err, nd.ErrCorrupt) || len(be.Samples) != 2 || be.Samples[0].ID != 1 || be.Samples[1].ID != 3 {
 		t.Fatalf("got %v", err)
 	}
-	for _, part := range []string{"sample 1", "array cube", "chunk 1/1", "file c/1/1"} {
+	for _, part := range []string{"sample 1", "array cube", "chunk 1/1", "file cube/c/1/1"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not name %q: %v", part, err)
 		}
@@ -390,7 +389,7 @@ func TestSkip(t *testing.T) {
 	c := newCube(t)
 	c.corrupt()
 	c.cfg.OnError = Skip
-	p := open(t, c.cfg)
+	p := mustOpen(t, c.cfg)
 	push(t, p, at(0, 4, 4), at(1, 0, 0), at(2, 5, 5), at(3, 8, 8))
 	push(t, p, at(4, 4, 4), at(5, 4, 5), at(6, 5, 4), at(7, 7, 7))
 	push(t, p, at(8, 0, 0), at(9, 8, 0), at(10, 0, 8), at(11, 3, 3))
@@ -413,8 +412,8 @@ func TestFill(t *testing.T) {
 	l := layout{shape: []int64{16, 16}, chunk: []int64{4, 4}, dtype: nd.U16, codec: "zstd", fill: 3}
 	a := makeArray(t, rand.New(rand.NewPCG(1, 1)), l)
 	a.files["c/1/1"] = nil
-	p := open(t, Config{
-		Arrays:    []ArrayRef{{URI: "cube", Store: store.NewMemory(a.files)}},
+	p := mustOpen(t, Config{
+		Arrays:    []ArrayRef{{URI: "cube", Store: a.stored("cube")}},
 		Fields:    []Field{{Name: "x", Shape: []int{4, 4}, DType: nd.U8, Scale: []float64{2}, Offset: []float64{1}}},
 		BatchSize: 2, OnError: Fill,
 	})
@@ -435,7 +434,7 @@ func TestFill(t *testing.T) {
 // A box outside the array is an error of its sample where no padding is chosen.
 func TestOutsideWithoutPadding(t *testing.T) {
 	c := newCube(t)
-	p := open(t, c.cfg)
+	p := mustOpen(t, c.cfg)
 	push(t, p, at(0, 0, 0), at(1, 14, 0), at(2, 0, 0), at(3, 0, 0))
 	if _, err := p.Next(context.Background()); !errors.Is(err, nd.ErrShape) || !strings.Contains(err.Error(), "padding") {
 		t.Fatal(err)
@@ -456,7 +455,7 @@ func TestListener(t *testing.T) {
 		WaveBegin:    func(WaveInfo) { count(&begun) },
 		WaveEnd:      func(WaveInfo) { count(&ended) },
 	}
-	p := open(t, c.cfg)
+	p := mustOpen(t, c.cfg)
 	push(t, p, at(0, 4, 4), at(1, 0, 0), at(2, 5, 5), at(3, 8, 8))
 	release(t, next(t, p))
 	if err := p.Close(); err != nil {
@@ -472,7 +471,7 @@ func TestListener(t *testing.T) {
 func TestPanicEndsThePipeline(t *testing.T) {
 	c := newCube(t)
 	c.cfg.Listener = &Listener{WaveEnd: func(WaveInfo) { panic("boom") }}
-	p := open(t, c.cfg)
+	p := mustOpen(t, c.cfg)
 	push(t, p, grid(4)...)
 	if _, err := p.Next(context.Background()); !errors.Is(err, nd.ErrBug) || !strings.Contains(err.Error(), "boom") {
 		t.Fatal(err)
@@ -513,7 +512,7 @@ func TestBudgetTooSmall(t *testing.T) {
 func TestBudgetIsKept(t *testing.T) {
 	c := newCube(t)
 	c.cfg.HostBytes = 64 << 20
-	p := open(t, c.cfg)
+	p := mustOpen(t, c.cfg)
 	if s := p.Stats(); s.HostBytes > c.cfg.HostBytes || s.HostBytes < c.cfg.HostBytes/2 {
 		t.Fatalf("took %d of %d bytes", s.HostBytes, c.cfg.HostBytes)
 	}
@@ -528,7 +527,7 @@ func TestReuseCounts(t *testing.T) {
 			c := newCube(t)
 			c.cfg.Reuse = reuse
 			c.cfg.BatchSize, c.cfg.Lookahead = 8, 32
-			p := open(t, c.cfg)
+			p := mustOpen(t, c.cfg)
 			samples := make([]sampler.Sample, 32)
 			for i := range samples {
 				samples[i] = at(int64(i), 0, 0)
@@ -550,11 +549,11 @@ func TestReuseCounts(t *testing.T) {
 func TestZeroLengthAxis(t *testing.T) {
 	a := makeArray(t, rand.New(rand.NewPCG(1, 1)), layout{shape: []int64{0, 4}, chunk: []int64{2, 2}, dtype: nd.U8})
 	cfg := Config{
-		Arrays:    []ArrayRef{{URI: "empty", Store: a.store}},
+		Arrays:    []ArrayRef{{URI: "empty", Store: a.stored("empty")}},
 		Fields:    []Field{{Name: "x", Shape: []int{1, 4}, DType: nd.U8, Pad: PadFill, PadValue: 9}},
 		BatchSize: 1,
 	}
-	p := open(t, cfg)
+	p := mustOpen(t, cfg)
 	push(t, p, sampler.Sample{Crops: []sampler.Crop{{Box: nd.Box{{Stop: 1}, {Stop: 4}}}}})
 	b := next(t, p)
 	if d := b.Tensor("x").Data; string(d) != "\x09\x09\x09\x09" {
@@ -562,7 +561,7 @@ func TestZeroLengthAxis(t *testing.T) {
 	}
 	release(t, b)
 	cfg.Fields[0].Pad = PadEdge
-	q := open(t, cfg)
+	q := mustOpen(t, cfg)
 	push(t, q, sampler.Sample{Crops: []sampler.Crop{{Box: nd.Box{{Stop: 1}, {Stop: 4}}}}})
 	if _, err := q.Next(context.Background()); !errors.Is(err, nd.ErrShape) {
 		t.Fatalf("nothing to repeat, got %v", err)
