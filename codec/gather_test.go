@@ -39,6 +39,24 @@ func checkGather(t *testing.T, rng *rand.Rand, stride, n, size int) {
 	}
 }
 
+// TestReverse compares the plain loop, which a processor with vectors only uses
+// for what they leave.
+func TestReverse(t *testing.T) {
+	rng := rand.New(rand.NewPCG(15, 16))
+	for _, size := range []int{1, 2, 4, 8, 16, 3} {
+		for n := range 100 {
+			src, got, want := randomBytes(rng, n*size), make([]byte, n*size), make([]byte, n*size)
+			for i := range n {
+				copy(want[i*size:(i+1)*size], src[(n-1-i)*size:])
+			}
+			reversePlain(got, src, size)
+			if string(got) != string(want) {
+				t.Fatalf("%d elements of %d bytes: wrong bytes", n, size)
+			}
+		}
+	}
+}
+
 // TestGather2 compares with a Gather a row, for all orders of the axes and both
 // directions along each.
 func TestGather2(t *testing.T) {
@@ -62,16 +80,42 @@ func TestGather2(t *testing.T) {
 			src := randomBytes(rng, (max(outer-1, 0)*abs(strideOuter) + max(inner-1, 0)*abs(strideInner) + size))
 			dstStride := inner*size + rng.IntN(3)*size
 			got, want := make([]byte, outer*dstStride+1), make([]byte, outer*dstStride+1)
+			plain := make([]byte, len(got))
+			gather2Plain(plain, dstStride, src, base, strideOuter, strideInner, outer, inner, size)
 			Gather2(got, dstStride, src, base, strideOuter, strideInner, outer, inner, size)
 			for r := range outer {
 				Gather(want[r*dstStride:], src, base+r*strideOuter, strideInner, inner, size)
 			}
-			if string(got) != string(want) {
+			if string(got) != string(want) || string(plain) != string(want) {
 				t.Fatalf("Gather2 of %d by %d elements of %d bytes, strides %d %d: wrong bytes",
 					outer, inner, size, strideOuter, strideInner)
 			}
 		}
 	}
+}
+
+// TestGather2Bounds: a matrix that does not fit panics before the loops in
+// assembly, which check nothing, touch memory.
+func TestGather2Bounds(t *testing.T) {
+	const n, size = 16, 4
+	f := func(dst, src []byte, base, strideOuter, strideInner int) {
+		t.Helper()
+		defer func() {
+			if recover() == nil {
+				t.Errorf("base %d, strides %d %d: no panic", base, strideOuter, strideInner)
+			}
+		}()
+		Gather2(dst[:len(dst):len(dst)], n*size, src[:len(src):len(src)], base, strideOuter, strideInner, n, n, size)
+	}
+	whole := make([]byte, n*n*size)
+	short := whole[1:]
+	f(whole, short, 0, size, n*size)
+	f(short, whole, 0, size, n*size)
+	f(whole, whole, 1, size, n*size)
+	f(whole, whole, -1, size, n*size)
+	f(whole, whole, 0, -size, n*size)
+	f(whole, whole, n*size, size, -n*size)
+	f(whole, whole, (n*n-n)*size-1, size, -n*size)
 }
 
 func abs(v int) int { return max(v, -v) }
