@@ -201,9 +201,8 @@ func childrenOf(docs map[string]json.RawMessage) []Child {
 		switch rest {
 		case "": // version 3: the document of the node itself
 			isArray, err := zarr.IsArray(docs[path])
-			c.Err = err
+			c.Group, c.Err = err == nil && !isArray, err
 			if isArray {
-				c.Group = false
 				c.Array, c.Err = zarr.ParseArray(docs[path])
 			}
 		case ".zarray":
