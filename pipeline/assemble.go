@@ -105,7 +105,7 @@ func (k *worker) place(w *wave, j *job, c *waveChunk, src []byte) {
 		n := row.n * conv.from
 		t.each(func(d, s int64) {
 			conv.row(mem[d:d+int64(bytes)], src[s:s+int64(n)], row.n)
-			k.placed += int64(bytes)
+			k.done.placed += int64(bytes)
 		})
 		return
 	}
@@ -116,7 +116,7 @@ func (k *worker) place(w *wave, j *job, c *waveChunk, src []byte) {
 	t.each(func(d, s int64) {
 		codec.Gather(gathered, src, int(s), int(row.src), row.n, conv.from)
 		conv.row(mem[d:d+int64(bytes)], gathered, row.n)
-		k.placed += int64(bytes)
+		k.done.placed += int64(bytes)
 	})
 }
 
@@ -130,6 +130,6 @@ func (k *worker) fill(w *wave, j *job, elem []byte) {
 	bytes := int64(row.n * len(elem))
 	t.each(func(d, _ int64) {
 		codec.Fill(mem[d:d+bytes], elem)
-		k.placed += bytes
+		k.done.placed += bytes
 	})
 }

@@ -16,6 +16,7 @@ import (
 // another worker has begun: it cannot wait for ever.
 type host struct {
 	p     *Pipeline
+	began time.Time // the workers' clock starts here
 	mu    sync.Mutex
 	work  *sync.Cond
 	queue []*wave // submitted, with tasks left
@@ -27,7 +28,7 @@ type host struct {
 }
 
 func newHost(p *Pipeline) *host {
-	h := &host{p: p}
+	h := &host{p: p, began: time.Now()}
 	h.work = sync.NewCond(&h.mu)
 	h.latched = sync.NewCond(&h.mu)
 	return h
@@ -110,9 +111,23 @@ type worker struct {
 	scratch *codec.Scratch
 	chunk   []byte // a decoded chunk that is not kept
 	row     []byte // a gathered row
-	decode, assemble,
-	decoded, encoded, placed int64 // of the tasks in hand
-	chunks, jobs int64
+	last    time.Duration
+	done    work // by the tasks in hand
+}
+
+// work is what a worker has done since it last told the shared counters.
+type work struct {
+	decode, assemble         time.Duration
+	encoded, decoded, placed int64 // bytes
+	chunks, jobs             int64
+}
+
+// lap is the time since the last lap.
+func (k *worker) lap() time.Duration {
+	now := time.Since(k.h.began)
+	d := now - k.last
+	k.last = now
+	return d
 }
 
 func (h *host) workTasks() {
@@ -124,6 +139,7 @@ func (h *host) workTasks() {
 		if n == 0 {
 			return
 		}
+		k.lap()
 		for i := first; i < first+n; i++ {
 			k.task(w, i)
 		}
@@ -157,12 +173,11 @@ func (k *worker) doChunk(w *wave, i int) {
 		w.fail(i, err)
 		return
 	}
-	began := time.Now()
 	for j := c.firstJob; j >= 0; j = w.jobs[j].next {
 		k.place(w, &w.jobs[j], c, src)
-		k.jobs++
+		k.done.jobs++
 	}
-	k.assemble += int64(time.Since(began))
+	k.done.assemble += k.lap()
 }
 
 // bytesOf is the decoded chunk.
@@ -171,19 +186,19 @@ func (k *worker) bytesOf(c *waveChunk) ([]byte, error) {
 		if err := k.h.await(c.latch); err != nil {
 			return nil, err
 		}
+		k.lap() // waiting is nobody's work
 		return k.h.p.decoded[c.blockOff : c.blockOff+c.size], nil
 	}
 	if c.err != nil { // it could not be read
 		k.h.settle(c, c.err)
 		return nil, c.err
 	}
-	began := time.Now()
 	src, err := k.decodeChunk(c)
 	k.h.settle(c, err)
-	k.decode += int64(time.Since(began))
-	k.encoded += c.length
-	k.decoded += int64(len(src))
-	k.chunks++
+	k.done.decode += k.lap()
+	k.done.encoded += c.length
+	k.done.decoded += int64(len(src))
+	k.done.chunks++
 	return src, err
 }
 
@@ -249,24 +264,22 @@ func (h *host) await(l *latch) error {
 
 // doFill writes the fill value for a chunk that is not stored.
 func (k *worker) doFill(w *wave, c *waveChunk) {
-	began := time.Now()
 	for j := c.firstJob; j >= 0; j = w.jobs[j].next {
 		job := &w.jobs[j]
 		k.fill(w, job, job.conv.fill)
-		k.jobs++
+		k.done.jobs++
 	}
-	k.assemble += int64(time.Since(began))
+	k.done.assemble += k.lap()
 }
 
 func (k *worker) doPadding(w *wave) {
-	began := time.Now()
 	for i := range w.jobs {
 		if j := &w.jobs[i]; j.chunk < 0 {
 			k.fill(w, j, k.h.p.fields[j.field].padElem)
-			k.jobs++
+			k.done.jobs++
 		}
 	}
-	k.assemble += int64(time.Since(began))
+	k.done.assemble += k.lap()
 }
 
 func (k *worker) doMoves(w *wave) {
@@ -282,9 +295,9 @@ func (k *worker) doMoves(w *wave) {
 
 // count adds what the last tasks took to the counters that all workers share.
 func (k *worker) count() {
-	c := &k.h.p.counts
-	c.decode.add(k.chunks, time.Duration(k.decode), k.encoded, k.decoded)
-	c.assemble.add(k.jobs, time.Duration(k.assemble), k.placed, k.placed)
-	c.decoded.Add(k.chunks)
-	k.decode, k.assemble, k.decoded, k.encoded, k.placed, k.chunks, k.jobs = 0, 0, 0, 0, 0, 0, 0
+	c, d := &k.h.p.counts, &k.done
+	c.decode.add(d.chunks, d.decode, d.encoded, d.decoded)
+	c.assemble.add(d.jobs, d.assemble, d.placed, d.placed)
+	c.decoded.Add(d.chunks)
+	*d = work{}
 }

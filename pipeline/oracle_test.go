@@ -188,12 +188,52 @@ func runRandom(t *testing.T, seed uint64) {
 		}
 		samples = append(samples, s)
 	}
-	p, err := Open(context.Background(), cfg)
-	if err != nil {
+	p := mustOpen(t, cfg)
+	compare(t, p, &cfg, arrays, samples)
+	checkIdle(t, p)
+}
+
+// checkIdle closes a pipeline from which everything was taken and looks for what
+// was not given back: ring, cache, pins, look-ahead.
+func checkIdle(t *testing.T, p *Pipeline) {
+	t.Helper()
+	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close()
-	compare(t, p, &cfg, arrays, samples)
+	s := p.sched
+	if s.slabs.used != 0 || s.inflight != 0 || s.loading != 0 || len(s.window) != 0 || len(s.order) != 0 {
+		t.Fatalf("ring %d bytes, %d waves, %d objects, %d samples, %d batches are left", s.slabs.used, s.inflight, s.loading, len(s.window), len(s.order))
+	}
+	if p.inbox.room != p.cfg.Lookahead {
+		t.Fatalf("%d of %d samples of look-ahead came back", p.inbox.room, p.cfg.Lookahead)
+	}
+	kept := int64(0)
+	for _, e := range s.table.entries {
+		if e.pins != 0 || e.head != nil || e.block == 0 {
+			t.Fatalf("chunk %+v: %d pins, next use %v, block %d", e.key, e.pins, e.head, e.block)
+		}
+		kept += s.table.arena.blocks[e.block].size
+	}
+	if kept != s.table.arena.used || len(s.table.victims) != len(s.table.entries) {
+		t.Fatalf("%d bytes used by %d bytes of %d chunks", s.table.arena.used, kept, len(s.table.entries))
+	}
+	if kept != 0 && p.cfg.Reuse != ReuseCache {
+		t.Fatalf("%s keeps %d bytes without need", p.cfg.Reuse, kept)
+	}
+	for _, o := range s.locator.objects {
+		if children := countChildren(s.locator, o); o.pins != children {
+			t.Fatalf("object %+v has %d pins and %d children", o.key, o.pins, children)
+		}
+	}
+}
+
+func countChildren(l *locator, parent *object) (n int) {
+	for _, o := range l.objects {
+		if o.parent == parent {
+			n++
+		}
+	}
+	return n
 }
 
 func randomField(r *rand.Rand, name string, small []int64) Field {

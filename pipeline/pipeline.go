@@ -33,6 +33,7 @@ type Pipeline struct {
 	decoded []byte
 	tasks   chan task
 	backend backend
+	sched   *scheduler
 	running sync.WaitGroup
 	closing sync.Once
 	closed  error
@@ -75,6 +76,7 @@ func (p *Pipeline) start() {
 	p.backend = newHost(p)
 	s := &scheduler{p: p, table: newTable(p.cfg.Reuse, int64(len(p.decoded)), &p.counts), slabs: newArena(int64(len(p.slabs)))}
 	s.locator = newLocator(p.limits.index, &p.counts, s.request)
+	p.sched = s
 	for range p.cfg.Readers {
 		p.running.Go(p.readTasks)
 	}
