@@ -12,10 +12,10 @@ type vectorAffineLoop = func(dst, src *byte, n int, scale, offset float64)
 // vectorGroup is the most elements that a kernel converts at once, and so the
 // length of the shortest row that it takes.
 func vectorGroup(to nd.DType) int {
-	if to.Float() {
-		return 8
+	if to.Size() < 4 && !to.Float() {
+		return 16
 	}
-	return 16
+	return 8
 }
 
 // vectorConvert is the loop in assembly, nil where there is none for the pair or

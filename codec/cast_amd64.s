@@ -2889,6 +2889,642 @@ done:
 	VZEROUPPER
 	RET
 
+// func vectorI8I32(dst, src *byte, n int)
+TEXT ·vectorI8I32(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+	SUBQ $8, CX
+	SUBQ $24, CX
+	JLT single
+
+block:
+	VPMOVSXBD 0(SI), Y0
+	VMOVDQU Y0, 0(DI)
+	VPMOVSXBD 8(SI), Y0
+	VMOVDQU Y0, 32(DI)
+	VPMOVSXBD 16(SI), Y0
+	VMOVDQU Y0, 64(DI)
+	VPMOVSXBD 24(SI), Y0
+	VMOVDQU Y0, 96(DI)
+	ADDQ $32, SI
+	ADDQ $128, DI
+	SUBQ $32, CX
+	JGE block
+
+single:
+	ADDQ $24, CX
+	JLT rest
+
+loop:
+	VPMOVSXBD 0(SI), Y0
+	VMOVDQU Y0, 0(DI)
+	ADDQ $8, SI
+	ADDQ $32, DI
+	SUBQ $8, CX
+	JGE loop
+
+rest:
+	CMPQ CX, $-8
+	JEQ done
+	LEAQ (SI)(CX*1), SI
+	LEAQ (DI)(CX*4), DI
+	VPMOVSXBD 0(SI), Y0
+	VMOVDQU Y0, 0(DI)
+
+done:
+	VZEROUPPER
+	RET
+
+// func vectorI16I32(dst, src *byte, n int)
+TEXT ·vectorI16I32(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+	SUBQ $8, CX
+	SUBQ $24, CX
+	JLT single
+
+block:
+	VPMOVSXWD 0(SI), Y0
+	VMOVDQU Y0, 0(DI)
+	VPMOVSXWD 16(SI), Y0
+	VMOVDQU Y0, 32(DI)
+	VPMOVSXWD 32(SI), Y0
+	VMOVDQU Y0, 64(DI)
+	VPMOVSXWD 48(SI), Y0
+	VMOVDQU Y0, 96(DI)
+	ADDQ $64, SI
+	ADDQ $128, DI
+	SUBQ $32, CX
+	JGE block
+
+single:
+	ADDQ $24, CX
+	JLT rest
+
+loop:
+	VPMOVSXWD 0(SI), Y0
+	VMOVDQU Y0, 0(DI)
+	ADDQ $16, SI
+	ADDQ $32, DI
+	SUBQ $8, CX
+	JGE loop
+
+rest:
+	CMPQ CX, $-8
+	JEQ done
+	LEAQ (SI)(CX*2), SI
+	LEAQ (DI)(CX*4), DI
+	VPMOVSXWD 0(SI), Y0
+	VMOVDQU Y0, 0(DI)
+
+done:
+	VZEROUPPER
+	RET
+
+// func vectorU8I32(dst, src *byte, n int)
+TEXT ·vectorU8I32(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+	SUBQ $8, CX
+	SUBQ $24, CX
+	JLT single
+
+block:
+	VPMOVZXBD 0(SI), Y0
+	VMOVDQU Y0, 0(DI)
+	VPMOVZXBD 8(SI), Y0
+	VMOVDQU Y0, 32(DI)
+	VPMOVZXBD 16(SI), Y0
+	VMOVDQU Y0, 64(DI)
+	VPMOVZXBD 24(SI), Y0
+	VMOVDQU Y0, 96(DI)
+	ADDQ $32, SI
+	ADDQ $128, DI
+	SUBQ $32, CX
+	JGE block
+
+single:
+	ADDQ $24, CX
+	JLT rest
+
+loop:
+	VPMOVZXBD 0(SI), Y0
+	VMOVDQU Y0, 0(DI)
+	ADDQ $8, SI
+	ADDQ $32, DI
+	SUBQ $8, CX
+	JGE loop
+
+rest:
+	CMPQ CX, $-8
+	JEQ done
+	LEAQ (SI)(CX*1), SI
+	LEAQ (DI)(CX*4), DI
+	VPMOVZXBD 0(SI), Y0
+	VMOVDQU Y0, 0(DI)
+
+done:
+	VZEROUPPER
+	RET
+
+// func vectorU16I32(dst, src *byte, n int)
+TEXT ·vectorU16I32(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+	SUBQ $8, CX
+	SUBQ $24, CX
+	JLT single
+
+block:
+	VPMOVZXWD 0(SI), Y0
+	VMOVDQU Y0, 0(DI)
+	VPMOVZXWD 16(SI), Y0
+	VMOVDQU Y0, 32(DI)
+	VPMOVZXWD 32(SI), Y0
+	VMOVDQU Y0, 64(DI)
+	VPMOVZXWD 48(SI), Y0
+	VMOVDQU Y0, 96(DI)
+	ADDQ $64, SI
+	ADDQ $128, DI
+	SUBQ $32, CX
+	JGE block
+
+single:
+	ADDQ $24, CX
+	JLT rest
+
+loop:
+	VPMOVZXWD 0(SI), Y0
+	VMOVDQU Y0, 0(DI)
+	ADDQ $16, SI
+	ADDQ $32, DI
+	SUBQ $8, CX
+	JGE loop
+
+rest:
+	CMPQ CX, $-8
+	JEQ done
+	LEAQ (SI)(CX*2), SI
+	LEAQ (DI)(CX*4), DI
+	VPMOVZXWD 0(SI), Y0
+	VMOVDQU Y0, 0(DI)
+
+done:
+	VZEROUPPER
+	RET
+
+// func vectorU8U32(dst, src *byte, n int)
+TEXT ·vectorU8U32(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+	SUBQ $8, CX
+	SUBQ $24, CX
+	JLT single
+
+block:
+	VPMOVZXBD 0(SI), Y0
+	VMOVDQU Y0, 0(DI)
+	VPMOVZXBD 8(SI), Y0
+	VMOVDQU Y0, 32(DI)
+	VPMOVZXBD 16(SI), Y0
+	VMOVDQU Y0, 64(DI)
+	VPMOVZXBD 24(SI), Y0
+	VMOVDQU Y0, 96(DI)
+	ADDQ $32, SI
+	ADDQ $128, DI
+	SUBQ $32, CX
+	JGE block
+
+single:
+	ADDQ $24, CX
+	JLT rest
+
+loop:
+	VPMOVZXBD 0(SI), Y0
+	VMOVDQU Y0, 0(DI)
+	ADDQ $8, SI
+	ADDQ $32, DI
+	SUBQ $8, CX
+	JGE loop
+
+rest:
+	CMPQ CX, $-8
+	JEQ done
+	LEAQ (SI)(CX*1), SI
+	LEAQ (DI)(CX*4), DI
+	VPMOVZXBD 0(SI), Y0
+	VMOVDQU Y0, 0(DI)
+
+done:
+	VZEROUPPER
+	RET
+
+// func vectorU16U32(dst, src *byte, n int)
+TEXT ·vectorU16U32(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+	SUBQ $8, CX
+	SUBQ $24, CX
+	JLT single
+
+block:
+	VPMOVZXWD 0(SI), Y0
+	VMOVDQU Y0, 0(DI)
+	VPMOVZXWD 16(SI), Y0
+	VMOVDQU Y0, 32(DI)
+	VPMOVZXWD 32(SI), Y0
+	VMOVDQU Y0, 64(DI)
+	VPMOVZXWD 48(SI), Y0
+	VMOVDQU Y0, 96(DI)
+	ADDQ $64, SI
+	ADDQ $128, DI
+	SUBQ $32, CX
+	JGE block
+
+single:
+	ADDQ $24, CX
+	JLT rest
+
+loop:
+	VPMOVZXWD 0(SI), Y0
+	VMOVDQU Y0, 0(DI)
+	ADDQ $16, SI
+	ADDQ $32, DI
+	SUBQ $8, CX
+	JGE loop
+
+rest:
+	CMPQ CX, $-8
+	JEQ done
+	LEAQ (SI)(CX*2), SI
+	LEAQ (DI)(CX*4), DI
+	VPMOVZXWD 0(SI), Y0
+	VMOVDQU Y0, 0(DI)
+
+done:
+	VZEROUPPER
+	RET
+
+// func vectorI8I64(dst, src *byte, n int)
+TEXT ·vectorI8I64(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+	SUBQ $8, CX
+	SUBQ $24, CX
+	JLT single
+
+block:
+	VPMOVSXBQ 0(SI), Y0
+	VPMOVSXBQ 4(SI), Y1
+	VMOVDQU Y0, 0(DI)
+	VMOVDQU Y1, 32(DI)
+	VPMOVSXBQ 8(SI), Y0
+	VPMOVSXBQ 12(SI), Y1
+	VMOVDQU Y0, 64(DI)
+	VMOVDQU Y1, 96(DI)
+	VPMOVSXBQ 16(SI), Y0
+	VPMOVSXBQ 20(SI), Y1
+	VMOVDQU Y0, 128(DI)
+	VMOVDQU Y1, 160(DI)
+	VPMOVSXBQ 24(SI), Y0
+	VPMOVSXBQ 28(SI), Y1
+	VMOVDQU Y0, 192(DI)
+	VMOVDQU Y1, 224(DI)
+	ADDQ $32, SI
+	ADDQ $256, DI
+	SUBQ $32, CX
+	JGE block
+
+single:
+	ADDQ $24, CX
+	JLT rest
+
+loop:
+	VPMOVSXBQ 0(SI), Y0
+	VPMOVSXBQ 4(SI), Y1
+	VMOVDQU Y0, 0(DI)
+	VMOVDQU Y1, 32(DI)
+	ADDQ $8, SI
+	ADDQ $64, DI
+	SUBQ $8, CX
+	JGE loop
+
+rest:
+	CMPQ CX, $-8
+	JEQ done
+	LEAQ (SI)(CX*1), SI
+	LEAQ (DI)(CX*8), DI
+	VPMOVSXBQ 0(SI), Y0
+	VPMOVSXBQ 4(SI), Y1
+	VMOVDQU Y0, 0(DI)
+	VMOVDQU Y1, 32(DI)
+
+done:
+	VZEROUPPER
+	RET
+
+// func vectorI16I64(dst, src *byte, n int)
+TEXT ·vectorI16I64(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+	SUBQ $8, CX
+	SUBQ $24, CX
+	JLT single
+
+block:
+	VPMOVSXWQ 0(SI), Y0
+	VPMOVSXWQ 8(SI), Y1
+	VMOVDQU Y0, 0(DI)
+	VMOVDQU Y1, 32(DI)
+	VPMOVSXWQ 16(SI), Y0
+	VPMOVSXWQ 24(SI), Y1
+	VMOVDQU Y0, 64(DI)
+	VMOVDQU Y1, 96(DI)
+	VPMOVSXWQ 32(SI), Y0
+	VPMOVSXWQ 40(SI), Y1
+	VMOVDQU Y0, 128(DI)
+	VMOVDQU Y1, 160(DI)
+	VPMOVSXWQ 48(SI), Y0
+	VPMOVSXWQ 56(SI), Y1
+	VMOVDQU Y0, 192(DI)
+	VMOVDQU Y1, 224(DI)
+	ADDQ $64, SI
+	ADDQ $256, DI
+	SUBQ $32, CX
+	JGE block
+
+single:
+	ADDQ $24, CX
+	JLT rest
+
+loop:
+	VPMOVSXWQ 0(SI), Y0
+	VPMOVSXWQ 8(SI), Y1
+	VMOVDQU Y0, 0(DI)
+	VMOVDQU Y1, 32(DI)
+	ADDQ $16, SI
+	ADDQ $64, DI
+	SUBQ $8, CX
+	JGE loop
+
+rest:
+	CMPQ CX, $-8
+	JEQ done
+	LEAQ (SI)(CX*2), SI
+	LEAQ (DI)(CX*8), DI
+	VPMOVSXWQ 0(SI), Y0
+	VPMOVSXWQ 8(SI), Y1
+	VMOVDQU Y0, 0(DI)
+	VMOVDQU Y1, 32(DI)
+
+done:
+	VZEROUPPER
+	RET
+
+// func vectorI32I64(dst, src *byte, n int)
+TEXT ·vectorI32I64(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+	SUBQ $8, CX
+	SUBQ $24, CX
+	JLT single
+
+block:
+	VPMOVSXDQ 0(SI), Y0
+	VPMOVSXDQ 16(SI), Y1
+	VMOVDQU Y0, 0(DI)
+	VMOVDQU Y1, 32(DI)
+	VPMOVSXDQ 32(SI), Y0
+	VPMOVSXDQ 48(SI), Y1
+	VMOVDQU Y0, 64(DI)
+	VMOVDQU Y1, 96(DI)
+	VPMOVSXDQ 64(SI), Y0
+	VPMOVSXDQ 80(SI), Y1
+	VMOVDQU Y0, 128(DI)
+	VMOVDQU Y1, 160(DI)
+	VPMOVSXDQ 96(SI), Y0
+	VPMOVSXDQ 112(SI), Y1
+	VMOVDQU Y0, 192(DI)
+	VMOVDQU Y1, 224(DI)
+	ADDQ $128, SI
+	ADDQ $256, DI
+	SUBQ $32, CX
+	JGE block
+
+single:
+	ADDQ $24, CX
+	JLT rest
+
+loop:
+	VPMOVSXDQ 0(SI), Y0
+	VPMOVSXDQ 16(SI), Y1
+	VMOVDQU Y0, 0(DI)
+	VMOVDQU Y1, 32(DI)
+	ADDQ $32, SI
+	ADDQ $64, DI
+	SUBQ $8, CX
+	JGE loop
+
+rest:
+	CMPQ CX, $-8
+	JEQ done
+	LEAQ (SI)(CX*4), SI
+	LEAQ (DI)(CX*8), DI
+	VPMOVSXDQ 0(SI), Y0
+	VPMOVSXDQ 16(SI), Y1
+	VMOVDQU Y0, 0(DI)
+	VMOVDQU Y1, 32(DI)
+
+done:
+	VZEROUPPER
+	RET
+
+// func vectorU8I64(dst, src *byte, n int)
+TEXT ·vectorU8I64(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+	SUBQ $8, CX
+	SUBQ $24, CX
+	JLT single
+
+block:
+	VPMOVZXBQ 0(SI), Y0
+	VPMOVZXBQ 4(SI), Y1
+	VMOVDQU Y0, 0(DI)
+	VMOVDQU Y1, 32(DI)
+	VPMOVZXBQ 8(SI), Y0
+	VPMOVZXBQ 12(SI), Y1
+	VMOVDQU Y0, 64(DI)
+	VMOVDQU Y1, 96(DI)
+	VPMOVZXBQ 16(SI), Y0
+	VPMOVZXBQ 20(SI), Y1
+	VMOVDQU Y0, 128(DI)
+	VMOVDQU Y1, 160(DI)
+	VPMOVZXBQ 24(SI), Y0
+	VPMOVZXBQ 28(SI), Y1
+	VMOVDQU Y0, 192(DI)
+	VMOVDQU Y1, 224(DI)
+	ADDQ $32, SI
+	ADDQ $256, DI
+	SUBQ $32, CX
+	JGE block
+
+single:
+	ADDQ $24, CX
+	JLT rest
+
+loop:
+	VPMOVZXBQ 0(SI), Y0
+	VPMOVZXBQ 4(SI), Y1
+	VMOVDQU Y0, 0(DI)
+	VMOVDQU Y1, 32(DI)
+	ADDQ $8, SI
+	ADDQ $64, DI
+	SUBQ $8, CX
+	JGE loop
+
+rest:
+	CMPQ CX, $-8
+	JEQ done
+	LEAQ (SI)(CX*1), SI
+	LEAQ (DI)(CX*8), DI
+	VPMOVZXBQ 0(SI), Y0
+	VPMOVZXBQ 4(SI), Y1
+	VMOVDQU Y0, 0(DI)
+	VMOVDQU Y1, 32(DI)
+
+done:
+	VZEROUPPER
+	RET
+
+// func vectorU16I64(dst, src *byte, n int)
+TEXT ·vectorU16I64(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+	SUBQ $8, CX
+	SUBQ $24, CX
+	JLT single
+
+block:
+	VPMOVZXWQ 0(SI), Y0
+	VPMOVZXWQ 8(SI), Y1
+	VMOVDQU Y0, 0(DI)
+	VMOVDQU Y1, 32(DI)
+	VPMOVZXWQ 16(SI), Y0
+	VPMOVZXWQ 24(SI), Y1
+	VMOVDQU Y0, 64(DI)
+	VMOVDQU Y1, 96(DI)
+	VPMOVZXWQ 32(SI), Y0
+	VPMOVZXWQ 40(SI), Y1
+	VMOVDQU Y0, 128(DI)
+	VMOVDQU Y1, 160(DI)
+	VPMOVZXWQ 48(SI), Y0
+	VPMOVZXWQ 56(SI), Y1
+	VMOVDQU Y0, 192(DI)
+	VMOVDQU Y1, 224(DI)
+	ADDQ $64, SI
+	ADDQ $256, DI
+	SUBQ $32, CX
+	JGE block
+
+single:
+	ADDQ $24, CX
+	JLT rest
+
+loop:
+	VPMOVZXWQ 0(SI), Y0
+	VPMOVZXWQ 8(SI), Y1
+	VMOVDQU Y0, 0(DI)
+	VMOVDQU Y1, 32(DI)
+	ADDQ $16, SI
+	ADDQ $64, DI
+	SUBQ $8, CX
+	JGE loop
+
+rest:
+	CMPQ CX, $-8
+	JEQ done
+	LEAQ (SI)(CX*2), SI
+	LEAQ (DI)(CX*8), DI
+	VPMOVZXWQ 0(SI), Y0
+	VPMOVZXWQ 8(SI), Y1
+	VMOVDQU Y0, 0(DI)
+	VMOVDQU Y1, 32(DI)
+
+done:
+	VZEROUPPER
+	RET
+
+// func vectorU32I64(dst, src *byte, n int)
+TEXT ·vectorU32I64(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+	SUBQ $8, CX
+	SUBQ $24, CX
+	JLT single
+
+block:
+	VPMOVZXDQ 0(SI), Y0
+	VPMOVZXDQ 16(SI), Y1
+	VMOVDQU Y0, 0(DI)
+	VMOVDQU Y1, 32(DI)
+	VPMOVZXDQ 32(SI), Y0
+	VPMOVZXDQ 48(SI), Y1
+	VMOVDQU Y0, 64(DI)
+	VMOVDQU Y1, 96(DI)
+	VPMOVZXDQ 64(SI), Y0
+	VPMOVZXDQ 80(SI), Y1
+	VMOVDQU Y0, 128(DI)
+	VMOVDQU Y1, 160(DI)
+	VPMOVZXDQ 96(SI), Y0
+	VPMOVZXDQ 112(SI), Y1
+	VMOVDQU Y0, 192(DI)
+	VMOVDQU Y1, 224(DI)
+	ADDQ $128, SI
+	ADDQ $256, DI
+	SUBQ $32, CX
+	JGE block
+
+single:
+	ADDQ $24, CX
+	JLT rest
+
+loop:
+	VPMOVZXDQ 0(SI), Y0
+	VPMOVZXDQ 16(SI), Y1
+	VMOVDQU Y0, 0(DI)
+	VMOVDQU Y1, 32(DI)
+	ADDQ $32, SI
+	ADDQ $64, DI
+	SUBQ $8, CX
+	JGE loop
+
+rest:
+	CMPQ CX, $-8
+	JEQ done
+	LEAQ (SI)(CX*4), SI
+	LEAQ (DI)(CX*8), DI
+	VPMOVZXDQ 0(SI), Y0
+	VPMOVZXDQ 16(SI), Y1
+	VMOVDQU Y0, 0(DI)
+	VMOVDQU Y1, 32(DI)
+
+done:
+	VZEROUPPER
+	RET
+
 // func vectorAffineI8F32(dst, src *byte, n int, scale, offset float64)
 TEXT ·vectorAffineI8F32(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), DI

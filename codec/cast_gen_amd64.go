@@ -10,36 +10,49 @@ import "github.com/headrace/headrace/nd"
 var vectors = [numTypes][numTypes][2]vectorLoop{
 	nd.Bool: {},
 	nd.I8: {
+		nd.I32:  {0: vectorI8I32, 1: vectorI8I32},
+		nd.I64:  {0: vectorI8I64, 1: vectorI8I64},
 		nd.F16:  {0: vectorI8F16, 1: vectorI8F16},
 		nd.BF16: {0: vectorI8BF16, 1: vectorI8BF16},
 		nd.F32:  {0: vectorI8F32, 1: vectorI8F32},
 	},
 	nd.I16: {
+		nd.I32:  {0: vectorI16I32},
+		nd.I64:  {0: vectorI16I64},
 		nd.U8:   {0: vectorI16U8},
 		nd.F16:  {0: vectorI16F16, 1: vectorI16F16Big},
 		nd.BF16: {0: vectorI16BF16, 1: vectorI16BF16Big},
 		nd.F32:  {0: vectorI16F32, 1: vectorI16F32Big},
 	},
 	nd.I32: {
+		nd.I64:  {0: vectorI32I64},
 		nd.BF16: {0: vectorI32BF16, 1: vectorI32BF16Big},
 		nd.F32:  {0: vectorI32F32, 1: vectorI32F32Big},
 	},
 	nd.I64: {},
 	nd.U8: {
 		nd.I16:  {0: vectorU8I16, 1: vectorU8I16},
+		nd.I32:  {0: vectorU8I32, 1: vectorU8I32},
+		nd.I64:  {0: vectorU8I64, 1: vectorU8I64},
 		nd.U16:  {0: vectorU8U16, 1: vectorU8U16},
+		nd.U32:  {0: vectorU8U32, 1: vectorU8U32},
 		nd.F16:  {0: vectorU8F16, 1: vectorU8F16},
 		nd.BF16: {0: vectorU8BF16, 1: vectorU8BF16},
 		nd.F32:  {0: vectorU8F32, 1: vectorU8F32},
 	},
 	nd.U16: {
 		nd.I16:  {0: vectorU16I16},
+		nd.I32:  {0: vectorU16I32},
+		nd.I64:  {0: vectorU16I64},
 		nd.U8:   {0: vectorU16U8},
+		nd.U32:  {0: vectorU16U32},
 		nd.F16:  {0: vectorU16F16, 1: vectorU16F16Big},
 		nd.BF16: {0: vectorU16BF16, 1: vectorU16BF16Big},
 		nd.F32:  {0: vectorU16F32, 1: vectorU16F32Big},
 	},
-	nd.U32: {},
+	nd.U32: {
+		nd.I64: {0: vectorU32I64},
+	},
 	nd.U64: {},
 	nd.F16: {
 		nd.BF16: {0: vectorF16BF16},
@@ -219,6 +232,42 @@ func vectorU16I16(dst, src *byte, n int)
 
 //go:noescape
 func vectorU8U16(dst, src *byte, n int)
+
+//go:noescape
+func vectorI8I32(dst, src *byte, n int)
+
+//go:noescape
+func vectorI16I32(dst, src *byte, n int)
+
+//go:noescape
+func vectorU8I32(dst, src *byte, n int)
+
+//go:noescape
+func vectorU16I32(dst, src *byte, n int)
+
+//go:noescape
+func vectorU8U32(dst, src *byte, n int)
+
+//go:noescape
+func vectorU16U32(dst, src *byte, n int)
+
+//go:noescape
+func vectorI8I64(dst, src *byte, n int)
+
+//go:noescape
+func vectorI16I64(dst, src *byte, n int)
+
+//go:noescape
+func vectorI32I64(dst, src *byte, n int)
+
+//go:noescape
+func vectorU8I64(dst, src *byte, n int)
+
+//go:noescape
+func vectorU16I64(dst, src *byte, n int)
+
+//go:noescape
+func vectorU32I64(dst, src *byte, n int)
 
 //go:noescape
 func vectorAffineI8F32(dst, src *byte, n int, scale, offset float64)

@@ -359,6 +359,7 @@ func FuzzConvert(f *testing.F) {
 	f.Add([]byte{0, 0x7c, 1, 0x7c, 0xff, 0xff, 0, 0x80}, uint8(nd.F16), uint8(nd.F32), false, false, 1.0, 0.0)
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 0x80}, uint8(nd.I64), uint8(nd.F32), true, false, 1.0, 0.0)
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 0x80}, uint8(nd.U8), uint8(nd.BF16), false, true, 0.1, -12.5)
+	f.Add(make([]byte, 100), uint8(nd.F32), uint8(nd.BF16), true, false, 1.0, 0.0)
 	f.Fuzz(func(t *testing.T, src []byte, from, to uint8, big, scale bool, a, b float64) {
 		var affine *Affine
 		if scale {

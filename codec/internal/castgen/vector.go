@@ -27,10 +27,10 @@ func (k kernel) name() string {
 
 // group is the number of elements that one pass of a loop converts.
 func (k kernel) group() int {
-	if k.to.class == float {
-		return 8
+	if k.to.bits < 32 && k.to.class != float {
+		return 16
 	}
-	return 16
+	return 8
 }
 
 // kernels lists the pairs that have a vector loop: those that training jobs ask
@@ -51,6 +51,9 @@ func kernels() []kernel {
 	add("U8", false, false, "I16", "U16")
 	add("I16", false, false, "U8", "U16")
 	add("U16", false, false, "U8")
+	add("I32", false, false, "I8", "I16", "U8", "U16")
+	add("U32", false, false, "U8", "U16")
+	add("I64", false, false, "I8", "I16", "I32", "U8", "U16", "U32") // labels, for torch
 	for _, to := range []string{"F32", "BF16"} {
 		add(to, true, false, "I8", "I16", "I32", "U8", "U16", "F16", "BF16", "F32", "F64")
 		add(to, true, true, "I16", "I32", "U16", "F32", "F64")
@@ -228,12 +231,15 @@ func (k kernel) rounds() bool { return k.affine || k.from.bits > 8 }
 
 func (k kernel) mayBeNaN() bool { return k.affine || k.from.class == float }
 
-// load brings a group into Y0: eight numbers as float32, or sixteen words for an
-// integer destination.
+// load brings a group into Y0: eight numbers as float32, or integers of at least
+// the destination's width, the second four of 64 bits in Y1.
 func (k kernel) load(a *assembly, at int) {
 	switch {
-	case k.to.class != float && k.from.bits == 8:
-		a.op("VPMOVZXBW %d(SI), Y0", at)
+	case k.to.class != float && k.from.bits < k.to.bits:
+		a.op("%s %d(SI), Y0", k.widen(), at)
+		if k.to.bits == 64 {
+			a.op("%s %d(SI), Y1", k.widen(), at+4*k.from.size())
+		}
 	case k.to.class != float:
 		a.op("VMOVDQU %d(SI), Y0", at)
 	case k.affine || k.from.bits == 64:
@@ -247,6 +253,16 @@ func (k kernel) load(a *assembly, at int) {
 			a.op("VCVTDQ2PS Y0, Y0")
 		}
 	}
+}
+
+// widen is the instruction that extends integers to the destination's width.
+func (k kernel) widen() string {
+	letter := map[int]string{8: "B", 16: "W", 32: "D", 64: "Q"}
+	extend := "VPMOVZX"
+	if k.from.class == signed {
+		extend = "VPMOVSX"
+	}
+	return extend + letter[k.from.bits] + letter[k.to.bits]
 }
 
 // loadLanes brings eight elements into Y0 as int32 or float32.
@@ -270,14 +286,7 @@ func (k kernel) loadLanes(a *assembly, at int) {
 	case k.from.bits == 32 && !k.big:
 		a.op("VMOVDQU %s, Y0", source)
 	case k.from.bits < 32:
-		extend, width := "ZX", "B"
-		if k.from.class == signed {
-			extend = "SX"
-		}
-		if k.from.bits == 16 {
-			width = "W"
-		}
-		a.op("VPMOV%s%sD %s, Y0", extend, width, source)
+		a.op("%s %s, Y0", kernel{from: k.from, to: named("I32")}.widen(), source)
 	}
 }
 
@@ -324,11 +333,14 @@ func (k kernel) store(a *assembly, at int) {
 		a.op("VEXTRACTI128 $1, Y0, X1")
 		a.op("VPACKUSWB X1, X0, X0")
 		a.op("VMOVDQU X0, %d(DI)", at)
-	default: // U16, I16
-		if k.from.bits == 16 {
+	default:
+		if k.from.name == "U16" && k.to.name == "I16" {
 			a.op("VPMINUW Y13, Y0, Y0")
 		}
 		a.op("VMOVDQU Y0, %d(DI)", at)
+		if k.to.bits == 64 {
+			a.op("VMOVDQU Y1, %d(DI)", at+32)
+		}
 	}
 }
 
