@@ -1,0 +1,136 @@
+package loader
+
+import (
+	"errors"
+	"math"
+	"os"
+	"runtime"
+
+	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/pipeline"
+	"github.com/headrace/headrace/rank"
+	"github.com/headrace/headrace/sampler"
+)
+
+// Config is what all ranks of a job must agree on, and how each makes its
+// batches. Fields at their zero value take the default named beside them.
+type Config struct {
+	// Pipeline makes the batches. Its BatchSize is the loader's to set and must be
+	// 0. Defaults of Workers and DecodedBytes are this rank's share of its node.
+	Pipeline pipeline.Config
+
+	// BatchSize is the number of samples a rank gets in a batch, Global that of all
+	// ranks together; one of them is given. A Global that is no multiple of the
+	// number of ranks gives some ranks one sample more than others.
+	BatchSize int
+	Global    int64
+
+	Seed    uint64
+	Shuffle bool // false: samples come in the order of the source
+	Tail    sampler.Tail
+}
+
+// Validate reports every violation that can be seen without the job and without
+// I/O, joined; each matches nd.ErrConfig and names its field.
+func (c *Config) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, nd.Errorf(nd.ErrConfig, format, args...))
+		}
+	}
+	check(c.BatchSize >= 0, "BatchSize is %d, must be at least 1", c.BatchSize)
+	check(c.Global >= 0, "Global is %d, must be at least 1", c.Global)
+	check(c.BatchSize != 0 || c.Global != 0, "BatchSize and Global are both 0: give one of them")
+	check(c.BatchSize == 0 || c.Global == 0, "BatchSize is %d and Global is %d: give one of them", c.BatchSize, c.Global)
+	check(c.Tail == sampler.TailShort || c.Tail == sampler.TailDrop, "Tail is %d, must be short or drop", c.Tail)
+	check(c.Pipeline.BatchSize == 0, "Pipeline.BatchSize is %d, must be 0: the loader sets it", c.Pipeline.BatchSize)
+	// How many samples a rank's batch has is known with the world; what hangs on it
+	// is checked by pipeline.Open.
+	p := c.Pipeline
+	p.BatchSize = 1
+	return errors.Join(append(errs, p.Validate())...)
+}
+
+// stream is the sequence of batches that the config describes for a world.
+func (c *Config) stream(source sampler.Source, world int) (sampler.Stream, error) {
+	s := sampler.Stream{
+		N: source.Len(), Global: c.Global, Seed: c.Seed, Fingerprint: source.Fingerprint(),
+		Shuffle: c.Shuffle, Tail: c.Tail,
+	}
+	if s.Global == 0 {
+		global, ok := nd.Product([]int64{int64(c.BatchSize), int64(world)})
+		if !ok {
+			return s, nd.Errorf(nd.ErrConfig, "BatchSize %d times %d ranks does not fit 63 bits", c.BatchSize, world)
+		}
+		s.Global = global
+	}
+	return s, s.Validate()
+}
+
+// largestSlice is the most samples that one rank gets of a global batch.
+func largestSlice(global int64, world int) (int, error) {
+	slice := (global-1)/int64(world) + 1
+	if slice > math.MaxInt32 {
+		return 0, nd.Errorf(nd.ErrConfig, "a global batch of %d samples over %d ranks is %d a rank, must be below 2^31", global, world, slice)
+	}
+	return int(slice), nil
+}
+
+// checkSource finds out at once whether the source's samples are what the fields
+// take, by its first one.
+func (c *Config) checkSource(source sampler.Source) error {
+	if source.Len() == 0 {
+		return nil
+	}
+	fields := c.Pipeline.Fields
+	crops := source.Sample(0).Crops
+	if len(crops) != len(fields) {
+		return nd.Errorf(nd.ErrShape, "a sample of the source has %d crops, Pipeline.Fields %d fields: one crop per field is wanted", len(crops), len(fields))
+	}
+	for i, crop := range crops {
+		if crop.Array < 0 || crop.Array >= len(c.Pipeline.Arrays) {
+			return nd.Errorf(nd.ErrShape, "field %q: the source crops array %d, Pipeline.Arrays has %d", fields[i].Name, crop.Array, len(c.Pipeline.Arrays))
+		}
+		if !sameShape(crop.Box, fields[i].Shape) {
+			return nd.Errorf(nd.ErrShape, "field %q: the source's crops have shape %v, Pipeline.Fields[%d].Shape is %v", fields[i].Name, crop.Box.Shape(), i, fields[i].Shape)
+		}
+	}
+	return nil
+}
+
+func sameShape(box nd.Box, shape []int) bool {
+	if len(box) != len(shape) {
+		return false
+	}
+	for i, s := range box {
+		if s.Len() != int64(shape[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+const (
+	// pipelineDecoded is the pipeline's default of DecodedBytes.
+	pipelineDecoded = 256 << 20
+	// decodedShare is the part of a rank's memory that decoded chunks may fill by
+	// default: the trainer, the slots and the page cache have the rest.
+	decodedShare = 8
+)
+
+// shareNode fills in defaults that are this rank's share of its node. Where the
+// node cannot be measured the pipeline's own defaults hold.
+func shareNode(c *pipeline.Config, localWorld int) {
+	node, err := rank.ReadNode(os.ReadFile, runtime.NumCPU())
+	if err != nil {
+		return
+	}
+	share := node.Share(localWorld)
+	if c.Workers == 0 {
+		c.Workers = min(share.Cores, runtime.GOMAXPROCS(0))
+	}
+	if c.HostBytes == 0 && c.DecodedBytes == 0 {
+		c.DecodedBytes = max(1, min(pipelineDecoded, share.Memory/decodedShare))
+	}
+}

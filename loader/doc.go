@@ -1,0 +1,26 @@
+// Package loader is the loader of one rank: which batch is mine, in which order,
+// from where on.
+//
+//	rank.Identity ─┐
+//	sampler.Source ┼─> Stream.Slice(step) -> PushBatch … pipeline … Next -> batch
+//	Config ────────┘                                                  └> position
+//
+// Every rank makes its own loader from the same source and config. Ranks agree on
+// the order by arithmetic (package sampler) and exchange nothing: step t is the
+// same global batch on all of them, and each gets its slice of it.
+//
+// An epoch is ceil(N/G) batches on every rank, G being the global batch. The last
+// one may be short, on some ranks down to a batch of no samples, so that all
+// ranks make the same number of steps; TailDrop leaves it out. After the last
+// batch Next gives io.EOF once, and the Next after that begins the next epoch.
+//
+// The loader starts no goroutine. Next pushes as many batches ahead as the
+// pipeline's look-ahead has room for, takes its own, and pushes again, so that
+// the pipeline has work while the trainer computes. It never pushes beyond the
+// epoch: which one comes next may be changed by SetEpoch until it begins.
+//
+// The position of a loader counts batches that Next has returned, never those
+// that are under way. A batch that Next returned an error for (a bad sample under
+// pipeline.Raise) counts as returned: the call after it goes on with the next
+// batch.
+package loader
