@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"math"
 
 	"github.com/headrace/headrace/codec"
@@ -13,16 +14,60 @@ import (
 // openArrays reads the metadata of every array and compiles its recipe. Errors
 // name the array.
 func (p *Pipeline) openArrays(ctx context.Context) error {
-	for i, ref := range p.cfg.Arrays {
-		a, err := p.bind(ctx, int32(i), ref)
+	list := make([]*boundArray, 0, len(p.cfg.Arrays))
+	defer func() { p.arrays.Store(&list) }()
+	for _, ref := range p.cfg.Arrays {
+		a, err := p.bind(ctx, int32(len(list)), ref)
 		if a != nil {
-			p.arrays = append(p.arrays, a)
+			list = append(list, a)
 		}
 		if err != nil {
 			return nd.At(err, nd.Place{Array: ref.URI})
 		}
 	}
 	return nil
+}
+
+// array is array i. The list only grows, and a sample names an array only after
+// it was checked against the list.
+func (p *Pipeline) array(i int) *boundArray { return (*p.arrays.Load())[i] }
+
+// AddArray opens one more array and returns its index, for samples pushed from
+// then on. The memory was divided at Open: an array whose chunks do not fit it is
+// nd.ErrBudget, and must be named in Config.Arrays.
+func (p *Pipeline) AddArray(ctx context.Context, ref ArrayRef) (int, error) {
+	p.adding.Lock()
+	defer p.adding.Unlock()
+	if err := p.inbox.ending(); err != nil {
+		return 0, err
+	}
+	list := *p.arrays.Load()
+	a, err := p.bind(ctx, int32(len(list)), ref)
+	if err == nil {
+		err = p.admit(a)
+	}
+	if err != nil {
+		if a != nil && a.owned {
+			err = errors.Join(err, a.store.Close())
+		}
+		return 0, nd.At(err, nd.Place{Array: ref.URI})
+	}
+	grown := append(list[:len(list):len(list)], a)
+	p.arrays.Store(&grown)
+	return len(list), nil
+}
+
+// admit checks that a later array fits what was laid out at Open.
+func (p *Pipeline) admit(a *boundArray) error {
+	if r := a.layout.recipe; !r.raw && r.size > p.limits.chunk {
+		return nd.Errorf(nd.ErrBudget, "chunks of %d bytes; the arrays named at Open left room for %d: name this array in Config.Arrays", r.size, p.limits.chunk)
+	}
+	for i := range p.cfg.Fields {
+		if f := &p.cfg.Fields[i]; len(f.Scale) > 1 || len(f.Offset) > 1 {
+			return nd.Errorf(nd.ErrConfig, "field %q has a scale or offset for each array of Config.Arrays, none for a later one", f.Name)
+		}
+	}
+	return p.pair(a)
 }
 
 func (p *Pipeline) bind(ctx context.Context, index int32, ref ArrayRef) (*boundArray, error) {

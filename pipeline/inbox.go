@@ -203,3 +203,13 @@ func (b *inbox) reason() error {
 	defer b.mu.Unlock()
 	return b.endedError()
 }
+
+// ending is why nothing is taken any more, nil while the pipeline works.
+func (b *inbox) ending() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended {
+		return b.endedError()
+	}
+	return nil
+}

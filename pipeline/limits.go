@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"runtime"
+	"slices"
 
 	"github.com/headrace/headrace/codec"
 	"github.com/headrace/headrace/nd"
@@ -37,6 +38,9 @@ const (
 	decodedBytes = 256 * mib
 	// indexBytes holds the indexes of thousands of shards of 256 chunks.
 	indexBytes = 16 * mib
+	// laterChunk is the least room for a decoded chunk, so that most arrays can be
+	// added after Open: 64^3 elements of 8 bytes.
+	laterChunk = 2 * mib
 	// codecScratch is what a decoder keeps for itself, a zstd window aside.
 	codecScratch = 1 * mib
 )
@@ -80,7 +84,10 @@ func (p *Pipeline) layOutFields() error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	return p.pair()
+	for _, a := range *p.arrays.Load() {
+		errs = append(errs, p.pair(a))
+	}
+	return errors.Join(errs...)
 }
 
 func (p *Pipeline) layOutField(c *Field, offset int64) (*fieldLayout, error) {
@@ -155,35 +162,30 @@ func (p *Pipeline) commonType(c *Field) (nd.DType, error) {
 
 func (p *Pipeline) arraysOf(c *Field) []*boundArray {
 	if c.Arrays == nil {
-		return p.arrays
+		return *p.arrays.Load()
 	}
 	var list []*boundArray
 	for _, i := range c.Arrays {
-		list = append(list, p.arrays[i])
+		list = append(list, p.array(i))
 	}
 	return list
 }
 
-// pair works out how each array's elements become each field's. A pair that
-// cannot be is an error now where the field names its arrays, else when a sample
-// asks for it.
-func (p *Pipeline) pair() error {
-	p.convs = make([][]pairing, len(p.arrays))
+// pair works out how the array's elements become each field's. What cannot be is
+// an error now where the field names its arrays, else when a sample asks for it.
+func (p *Pipeline) pair(a *boundArray) error {
+	a.pairs = make([]pairing, len(p.fields))
 	var errs []error
-	for a := range p.arrays {
-		p.convs[a] = make([]pairing, len(p.fields))
-		for f := range p.fields {
-			p.convs[a][f].err = nd.Errorf(nd.ErrShape, "array %d is not among the arrays of field %q", a, p.fields[f].name)
+	for i, f := range p.fields {
+		c := &p.cfg.Fields[i]
+		if c.Arrays != nil && !slices.Contains(c.Arrays, int(a.index)) {
+			a.pairs[i].err = nd.Errorf(nd.ErrShape, "array %d is not among the arrays of field %q", a.index, c.Name)
+			continue
 		}
-	}
-	for f := range p.fields {
-		c := &p.cfg.Fields[f]
-		for _, a := range p.arraysOf(c) {
-			conv, err := newConversion(a.layout.recipe, p.fields[f].dtype, c.affine(int(a.index)))
-			p.convs[a.index][f] = pairing{conv, err}
-			if err != nil && c.Arrays != nil {
-				errs = append(errs, nd.At(nd.Errorf(kindOf(err), "field %q: %w", c.Name, err), nd.Place{Array: a.ref.URI}))
-			}
+		conv, err := newConversion(a.layout.recipe, f.dtype, c.affine(int(a.index)))
+		a.pairs[i] = pairing{conv, err}
+		if err != nil && c.Arrays != nil {
+			errs = append(errs, nd.At(nd.Errorf(kindOf(err), "field %q: %w", c.Name, err), nd.Place{Array: a.ref.URI}))
 		}
 	}
 	return errors.Join(errs...)
@@ -210,7 +212,8 @@ func (c *Field) affine(array int) *codec.Affine {
 // the decoded cache with what is left.
 func (p *Pipeline) divideMemory() error {
 	c, l := &p.cfg, &p.limits
-	for _, a := range p.arrays {
+	l.chunk = laterChunk
+	for _, a := range *p.arrays.Load() {
 		if r := a.layout.recipe; !r.raw {
 			l.chunk = max(l.chunk, r.size)
 		}
@@ -274,7 +277,7 @@ func (p *Pipeline) freeMemory() error {
 	}
 	errs = append(errs, free(p.slabs), free(p.decoded))
 	p.slabs, p.decoded = nil, nil
-	for _, a := range p.arrays {
+	for _, a := range *p.arrays.Load() {
 		if a.owned {
 			errs = append(errs, a.store.Close())
 		}

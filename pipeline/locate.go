@@ -346,6 +346,7 @@ type boundArray struct {
 	prefix    string // of the array within the store, "" or ending in "/"
 	meta      *zarr.Array
 	layout    *arrayLayout
+	pairs     []pairing      // with each field
 	wraps     []*codec.Chain // per level, for codecs around whole shards
 	blobLimit int64
 	owned     bool // the store was opened for this array and closes with the pipeline

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/sampler"
@@ -19,9 +20,9 @@ type Pipeline struct {
 	cfg      Config
 	limits   limits
 	capacity capacity
-	arrays   []*boundArray
+	arrays   atomic.Pointer[[]*boundArray] // replaced by AddArray, under adding
+	adding   sync.Mutex
 	fields   []*fieldLayout
-	convs    [][]pairing // [array][field]
 	counts   counters
 
 	ctx     context.Context // of reads: ends with Close
@@ -54,14 +55,12 @@ func Open(ctx context.Context, cfg Config) (*Pipeline, error) {
 	}
 	cfg.setDefaults()
 	p := &Pipeline{cfg: cfg}
-	if err := p.openArrays(ctx); err != nil {
-		return nil, err
-	}
-	if err := p.layOut(); err != nil {
-		return nil, err
-	}
-	if err := p.takeMemory(); err != nil {
-		return nil, errors.Join(err, p.freeMemory())
+	for _, step := range []func() error{
+		func() error { return p.openArrays(ctx) }, p.layOut, p.takeMemory,
+	} {
+		if err := step(); err != nil {
+			return nil, errors.Join(err, p.freeMemory())
+		}
 	}
 	p.start()
 	return p, nil
@@ -84,10 +83,12 @@ func (p *Pipeline) start() {
 	p.running.Go(s.run)
 }
 
-// Arrays are the metadata of the arrays, in the order of Config.Arrays.
+// Arrays are the metadata of the arrays: those of Config.Arrays, then those that
+// were added.
 func (p *Pipeline) Arrays() []*zarr.Array {
-	list := make([]*zarr.Array, len(p.arrays))
-	for i, a := range p.arrays {
+	bound := *p.arrays.Load()
+	list := make([]*zarr.Array, len(bound))
+	for i, a := range bound {
 		list[i] = a.meta
 	}
 	return list
@@ -217,6 +218,8 @@ func (p *Pipeline) Close() error {
 		p.inbox.end(nil)
 		p.cancel()
 		p.running.Wait()
+		p.adding.Lock()
+		defer p.adding.Unlock()
 		p.closed = p.freeMemory()
 	})
 	return p.closed
@@ -267,13 +270,15 @@ func (p *Pipeline) checkSample(s *sampler.Sample) error {
 	if len(s.Crops) != len(p.fields) {
 		return nd.Errorf(nd.ErrShape, "sample %d has %d crops for %d fields", s.ID, len(s.Crops), len(p.fields))
 	}
+	list := *p.arrays.Load()
 	for f := range s.Crops {
 		c := &s.Crops[f]
-		if c.Array < 0 || c.Array >= len(p.arrays) {
-			return nd.Errorf(nd.ErrShape, "sample %d, field %q: array %d of %d", s.ID, p.fields[f].name, c.Array, len(p.arrays))
+		if c.Array < 0 || c.Array >= len(list) {
+			return nd.Errorf(nd.ErrShape, "sample %d, field %q: array %d of %d", s.ID, p.fields[f].name, c.Array, len(list))
 		}
-		if err := p.checkCrop(f, c); err != nil {
-			return nd.At(nd.Errorf(kindOf(err), "sample %d, field %q: %w", s.ID, p.fields[f].name, err), nd.Place{Array: p.arrays[c.Array].ref.URI})
+		a := list[c.Array]
+		if err := p.checkCrop(a, f, c); err != nil {
+			return nd.At(nd.Errorf(kindOf(err), "sample %d, field %q: %w", s.ID, p.fields[f].name, err), nd.Place{Array: a.ref.URI})
 		}
 	}
 	return nil
@@ -282,9 +287,9 @@ func (p *Pipeline) checkSample(s *sampler.Sample) error {
 // maxCoordinate keeps sums of coordinates and extents far from overflow.
 const maxCoordinate = 1 << 62
 
-func (p *Pipeline) checkCrop(f int, c *sampler.Crop) error {
+func (p *Pipeline) checkCrop(a *boundArray, f int, c *sampler.Crop) error {
 	want := p.fields[f].crop
-	if n := len(p.arrays[c.Array].meta.Shape); len(c.Box) != n || n != len(want) {
+	if n := len(a.meta.Shape); len(c.Box) != n || n != len(want) {
 		return nd.Errorf(nd.ErrShape, "box %v has %d axes, the array %d, the field %d", c.Box, len(c.Box), n, len(want))
 	}
 	for i, s := range c.Box {
@@ -295,7 +300,7 @@ func (p *Pipeline) checkCrop(f int, c *sampler.Crop) error {
 	if c.Flip>>len(c.Box) != 0 {
 		return nd.Errorf(nd.ErrShape, "flip %#x names an axis beyond the %d of the box", c.Flip, len(c.Box))
 	}
-	return p.convs[c.Array][f].err
+	return a.pairs[f].err
 }
 
 func kindOf(err error) error {

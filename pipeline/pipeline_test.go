@@ -567,3 +567,38 @@ func TestZeroLengthAxis(t *testing.T) {
 		t.Fatalf("nothing to repeat, got %v", err)
 	}
 }
+
+// Arrays can be added to a running pipeline; one whose chunks do not fit the
+// memory that Open divided is refused by name.
+func TestAddArray(t *testing.T) {
+	c := newCube(t)
+	p := mustOpen(t, c.cfg)
+	push(t, p, at(0, 0, 0))
+	r := rand.New(rand.NewPCG(9, 9))
+	more := makeArray(t, r, layout{shape: []int64{8, 8}, chunk: []int64{8, 8}, dtype: nd.U16, codec: "gzip"})
+	i, err := p.AddArray(context.Background(), ArrayRef{URI: "more", Store: more.stored("more")})
+	if err != nil || i != 1 || len(p.Arrays()) != 2 {
+		t.Fatalf("array %d, %d arrays, %v", i, len(p.Arrays()), err)
+	}
+	s := at(1, 2, 3)
+	s.Crops[0].Array = i
+	push(t, p, s)
+	p.Finish()
+	b := next(t, p)
+	wantIDs(t, b, 0, 1)
+	if want := expect(more, &c.cfg.Fields[0], i, &s.Crops[0]); string(b.Tensor("x").Data[32:]) != string(want) {
+		t.Fatal("the added array's crop is wrong")
+	}
+	release(t, b)
+	big := layout{shape: []int64{4, 4}, chunk: []int64{4096, 4096}, dtype: nd.U16, codec: "gzip"}
+	files := testArray{files: map[string][]byte{"zarr.json": big.metadata()}}
+	if _, err := p.AddArray(context.Background(), ArrayRef{URI: "big", Store: files.stored("big")}); !errors.Is(err, nd.ErrBudget) || !strings.Contains(err.Error(), "Config.Arrays") {
+		t.Fatal(err)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.AddArray(context.Background(), ArrayRef{URI: "more", Store: more.stored("more")}); !errors.Is(err, nd.ErrClosed) {
+		t.Fatal(err)
+	}
+}

@@ -137,7 +137,7 @@ func (s *scheduler) prepare(x *sampleState) {
 	s.plan.reset()
 	for f := range x.sample.Crops {
 		c := &x.sample.Crops[f]
-		a := s.p.arrays[c.Array]
+		a := s.p.array(c.Array)
 		if err := s.plan.add(a.layout, a.index, int32(f), s.p.fields[f], c); err != nil {
 			x.fail(nd.At(err, nd.Place{Array: a.ref.URI}))
 			return
@@ -166,7 +166,7 @@ func (s *scheduler) addUse(x *sampleState, c *plannedChunk) {
 		return
 	}
 	e.owner, e.inUse = x.seq, int32(len(x.uses))
-	a := s.p.arrays[c.array]
+	a := s.p.array(int(c.array))
 	x.uses = append(x.uses, use{entry: e, sample: x, object: s.hold(x, a, c.holder), index: c.entry, lo: c.lo, hi: c.hi, firstJob: c.firstJob})
 	s.p.counts.uses.Add(1)
 }
@@ -341,7 +341,7 @@ func (s *scheduler) putJob(w *wave, x *sampleState, from *job) int32 {
 	w.axes = append(w.axes, x.axes[from.axes:from.axes+from.rank]...)
 	j.slot, j.sample, j.owner, j.next = x.batch.slot, x.index, x, -1
 	if from.chunk >= 0 {
-		j.conv = s.p.convs[x.sample.Crops[from.field].Array][from.field].conv
+		j.conv = s.p.array(x.sample.Crops[from.field].Array).pairs[from.field].conv
 	}
 	w.jobs = append(w.jobs, j)
 	return n
