@@ -183,17 +183,19 @@ func (w *writer) begin(j *job) error {
 	return nil
 }
 
-// writeGroup makes dir a group of the given format if it is none yet.
+// writeGroup makes dir a group of the given format if it is none yet, of either
+// format: arrays of both may lie in one group.
 func writeGroup(dir string, format int) error {
 	name, doc := "zarr.json", "{\n  \"zarr_format\": 3,\n  \"node_type\": \"group\",\n  \"attributes\": {}\n}\n"
 	if format == 2 {
 		name, doc = ".zgroup", "{\n  \"zarr_format\": 2\n}\n"
 	}
-	file := filepath.Join(dir, name)
-	if _, err := os.Stat(file); err == nil {
-		return nil
+	for _, there := range []string{"zarr.json", ".zgroup"} {
+		if _, err := os.Stat(filepath.Join(dir, there)); err == nil {
+			return nil
+		}
 	}
-	return atomicfile.Write(file, []byte(doc))
+	return atomicfile.Write(filepath.Join(dir, name), []byte(doc))
 }
 
 // work writes objects until there are none left. After an error it takes no

@@ -47,8 +47,8 @@ type call struct {
 
 var calls = []call{
 	{
-		pkg: "os", names: []string{"Getenv", "LookupEnv", "Environ", "ExpandEnv"}, where: []string{"rank", "launcher", "cmd"}, tests: true,
-		why: "the environment is read in rank, launcher and cmd: inside Python the variables come as an argument, since Go cannot see os.environ",
+		pkg: "os", names: []string{"Getenv", "LookupEnv", "Environ", "ExpandEnv"}, where: []string{"rank", "launcher", "cmd", "examples"}, tests: true,
+		why: "the environment is read in rank, launcher and in programs: inside Python the variables come as an argument, since Go cannot see os.environ",
 	},
 	{
 		pkg: "time", names: []string{"Sleep"}, tests: true,

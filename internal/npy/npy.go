@@ -36,9 +36,9 @@ func Descr(d nd.DType) string {
 }
 
 // TimeDescr names 64-bit integers that are points in time (kind 'M') or spans of
-// time (kind 'm') in a unit such as "ns", "" for none.
+// time (kind 'm') in a unit such as "ns"; "" and "generic" are none.
 func TimeDescr(kind byte, unit string) string {
-	if unit == "" {
+	if unit == "" || unit == "generic" {
 		return fmt.Sprintf("<%c8", kind)
 	}
 	return fmt.Sprintf("<%c8[%s]", kind, unit)

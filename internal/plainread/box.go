@@ -26,13 +26,13 @@ func (r *Reader) Read(ctx context.Context, box nd.Box, to nd.DType) ([]byte, err
 	return out, nil
 }
 
-// place writes the elements that the box has in common with a chunk.
+// place writes the elements that the box shares with a chunk.
 func (r *Reader) place(out []byte, box nd.Box, to nd.DType, coord []int64, data []byte) {
 	a, leaf := r.array, r.array.Leaf()
-	common := make(nd.Box, len(box))
+	shared := make(nd.Box, len(box))
 	for i, s := range box {
 		from := coord[i] * leaf.Chunk[i]
-		common[i] = s.Intersect(nd.Span{Start: from, Stop: from + leaf.Chunk[i]})
+		shared[i] = s.Intersect(nd.Span{Start: from, Stop: from + leaf.Chunk[i]})
 	}
 	big := r.big
 	if data == nil {
@@ -40,7 +40,7 @@ func (r *Reader) place(out []byte, box nd.Box, to nd.DType, coord []int64, data 
 	}
 	turn := r.converter(a.DType.DType, to, big)
 	size := int64(a.DType.Size())
-	each(common, func(at []int64) {
+	each(shared, func(at []int64) {
 		src := a.Fill
 		if data != nil {
 			src = data[r.stored(at)*size:]

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headrace/headrace/codec"
+	"github.com/headrace/headrace/internal/doctor"
+)
+
+func (a *app) doctor() *cobra.Command {
+	var path, python string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look at this machine and say what to do",
+		Long: `Look at this machine: cores, memory, limits, build, GPU, Python package and, with
+--path, the speed of a folder. Nothing is changed. It fails only if something that
+was asked for does not work.`,
+		Example: "  headrace doctor\n  headrace doctor --path /data",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s := doctor.System{Root: "/", Version: version, Zstd: codec.ZstdLibrary, Path: path, Python: python}
+			if !cmd.Flags().Changed("python") {
+				s.Python, _ = exec.LookPath("python3")
+			}
+			s.Libraries = filepath.SplitList(os.Getenv("LD_LIBRARY_PATH"))
+			checks := doctor.Run(cmd.Context(), s)
+			if err := a.printChecks(checks); err != nil {
+				return err
+			}
+			for _, c := range checks {
+				if c.Status == doctor.Fail {
+					return errors.New(c.Name + ": " + c.Found)
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&path, "path", "", "measure reads of the files in this folder")
+	cmd.Flags().StringVar(&python, "python", "", "interpreter to look for the package in (default: python3)")
+	return cmd
+}
+
+func (a *app) printChecks(checks []doctor.Check) error {
+	if a.json {
+		return a.printJSON(map[string]any{"version": version, "checks": checks})
+	}
+	t := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
+	for _, c := range checks {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", c.Status, c.Name, c.Found)
+		if c.Advice != "" {
+			fmt.Fprintf(t, "\t\t-> %s\n", c.Advice)
+		}
+	}
+	return t.Flush()
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headrace/headrace/nd"
+)
+
+// app is what the commands share.
+type app struct {
+	stdout, stderr io.Writer
+	json           bool
+}
+
+// Exit codes. A command line or a config that cannot work is told apart from a
+// failure of the work itself.
+const (
+	exitOK    = 0
+	exitError = 1
+	exitUsage = 2
+)
+
+// run is the whole program but for its process.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	a := &app{stdout: stdout, stderr: stderr}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	text := err.Error()
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		text = "interrupted"
+	}
+	var usage usageError
+	code := exitError
+	if errors.As(err, &usage) {
+		text += fmt.Sprintf(" (see `%s --help`)", cmd.CommandPath())
+		code = exitUsage
+	} else if errors.Is(err, nd.ErrConfig) {
+		code = exitUsage
+	}
+	fmt.Fprintf(stderr, "headrace: %s\n", oneLine(text))
+	return code
+}
+
+// oneLine joins the lines of an error: scripts read stderr by lines.
+func oneLine(text string) string {
+	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
+	return strings.Join(lines, "; ")
+}
+
+// usageError is a command line that makes no sense.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error {
+	return usageError{fmt.Errorf(format, args...)}
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "headrace",
+		Short: "Crops of large zarr arrays, as batches for training",
+		Long: `headrace streams crops of large zarr arrays as batches for training. This is its
+command line: look at arrays, read crops of them, write sample data, measure.
+
+An array is named by a path or a file:// URI.`,
+		Version:       version,
+		Args:          noCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetVersionTemplate("headrace {{.Version}}\n")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON on stdout")
+	root.AddCommand(a.info(), a.read(), a.gen(), a.bench(), a.doctor(), a.demo())
+	return root
+}
+
+// noCommand turns an unknown command into an error that names the nearest one.
+func noCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	near := cmd.SuggestionsFor(args[0])
+	if len(near) > 0 {
+		return usagef("unknown command %q, did you mean %q?", args[0], near[0])
+	}
+	return usagef("unknown command %q", args[0])
+}
+
+// exactly asks for the named arguments, one each.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < len(names) {
+			return usagef("%s: %s is missing", cmd.Name(), names[len(args)])
+		}
+		if len(args) > len(names) {
+			return usagef("%s: %q is one argument too many", cmd.Name(), args[len(names)])
+		}
+		return nil
+	}
+}
+
+// printJSON writes v, indented: people read it too.
+func (a *app) printJSON(v any) error {
+	enc := json.NewEncoder(a.stdout)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
