@@ -59,6 +59,18 @@ func (e extension) settings() object {
 	return o
 }
 
+// only is settings, which may hold no other members than those named: others
+// could change the meaning of the data.
+func (e extension) only(what string, names ...string) (object, error) {
+	settings := e.settings()
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		if !slices.Contains(names, name) {
+			return nil, unsupported("%s %q with setting %q", what, e.name, name)
+		}
+	}
+	return settings, nil
+}
+
 // optional reports whether a member that is not known may be skipped: only an
 // object that says must_understand false.
 func optional(raw json.RawMessage) bool {

@@ -201,7 +201,7 @@ func (g *golden) chunks(t *testing.T, d *datadriven.TestData) string {
 
 func ints(line string) ([]int64, error) {
 	var out []int64
-	for _, field := range strings.Fields(strings.Trim(line, "()")) {
+	for field := range strings.FieldsSeq(strings.Trim(line, "()")) {
 		var n int64
 		if _, err := fmt.Sscan(field, &n); err != nil {
 			return nil, err

@@ -119,9 +119,9 @@ func (ix *Index) appendTransposed(dst []Entry, table []byte) []Entry {
 	extents := append(slices.Clone(ix.Counts), 2)
 	strides := make([]int64, len(extents)) // in bytes, of the axes of extents
 	step := int64(8)
-	for i := len(ix.Order) - 1; i >= 0; i-- {
-		strides[ix.Order[i]] = step
-		step *= extents[ix.Order[i]]
+	for _, axis := range slices.Backward(ix.Order) {
+		strides[axis] = step
+		step *= extents[axis]
 	}
 	order := ix.byteOrder()
 	pair := strides[len(strides)-1]

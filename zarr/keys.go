@@ -92,11 +92,9 @@ func (p *parser) parseKeyEncoding(raw json.RawMessage) (KeyEncoding, error) {
 	default:
 		return k, unsupported("chunk key encoding %q", e.name)
 	}
-	settings := e.settings()
-	for name := range settings {
-		if name != "separator" {
-			return k, unsupported("chunk key encoding %q with setting %q", e.name, name)
-		}
+	settings, err := e.only("chunk key encoding", "separator")
+	if err != nil {
+		return k, err
 	}
 	if separator := settings["separator"]; !absent(separator) {
 		k.Separator, err = parseSeparator("chunk_key_encoding separator", separator)

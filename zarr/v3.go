@@ -87,11 +87,9 @@ func (p *parser) regularGrid(raw json.RawMessage, rank int) ([]int64, error) {
 	if e.name != "regular" {
 		return nil, unsupported("chunk grid %q", e.name)
 	}
-	settings := e.settings()
-	for name := range settings {
-		if name != "chunk_shape" {
-			return nil, unsupported("chunk grid %q with setting %q", e.name, name)
-		}
+	settings, err := e.only("chunk grid", "chunk_shape")
+	if err != nil {
+		return nil, err
 	}
 	chunk, err := parseExtents("chunk_shape", settings["chunk_shape"], 1)
 	if err != nil {

@@ -127,12 +127,10 @@ func words(b block, big bool) []byte {
 // out, which the data then must not hold.
 func (w writer) shard(s shardSpec, b block) []byte {
 	ix := &Index{AtStart: s.IndexLocation == "start"}
-	order := identity(len(b.shape) + 1)
 	for _, c := range s.IndexCodecs {
 		switch c.Name {
 		case "transpose":
-			order = configOf[orderSpec](c).Order
-			ix.Order = order
+			ix.Order = configOf[orderSpec](c).Order
 		case "bytes":
 			ix.Big = configOf[endianSpec](c).Endian == "big"
 		case "crc32c":
