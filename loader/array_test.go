@@ -75,12 +75,15 @@ func open(t *testing.T, id rank.Identity, source sampler.Source, cfg loader.Conf
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { shut(t, l) })
 	return l
+}
+
+func shut(t testing.TB, l *loader.Loader) {
+	t.Helper()
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // served is what a batch held: its place and its samples.
@@ -114,14 +117,14 @@ func read(t *testing.T, b *pipeline.Batch) served {
 	return got
 }
 
-// next is one batch.
-func next(t *testing.T, l *loader.Loader) served {
+// next takes one batch.
+func next(t *testing.T, l *loader.Loader) {
 	t.Helper()
 	b, err := l.Next(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return read(t, b)
+	read(t, b)
 }
 
 // want is what a rank is served in an epoch, by the arithmetic of the stream.

@@ -25,7 +25,7 @@ func BenchmarkNext(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer l.Close()
+	defer shut(b, l)
 	b.ReportAllocs()
 	for b.Loop() {
 		batch, err := l.Next(b.Context())

@@ -309,7 +309,7 @@ func TestRefusedConfigs(t *testing.T) {
 		change(&cfg)
 		l, err := loader.New(t.Context(), id, source, cfg)
 		if err == nil {
-			l.Close()
+			shut(t, l)
 		}
 		if !errors.Is(err, kind) {
 			t.Errorf("got %v, want %v", err, kind)

@@ -26,7 +26,7 @@ func benchRead(b *testing.B, size, fds int) {
 		objects[keys[i]] = make([]byte, size)
 	}
 	d := store.NewDescriptors(fds)
-	defer d.Close()
+	defer shut(b, d)
 	st := store.NewFile(writeFolder(b, objects), store.Options{Descriptors: d})
 	p := make([]byte, size)
 	b.SetBytes(int64(size))
@@ -48,7 +48,7 @@ func BenchmarkFileParallel(b *testing.B) {
 		objects[keys[i]] = make([]byte, 4<<10)
 	}
 	st := store.NewFile(writeFolder(b, objects), store.Options{})
-	defer st.Close()
+	defer shut(b, st)
 	var next atomic.Int64
 	b.SetBytes(4 << 10)
 	b.SetParallelism(8)

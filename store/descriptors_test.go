@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -32,6 +33,14 @@ func files(t testing.TB, n int) []objectName {
 	return names
 }
 
+// shut closes at once.
+func shut(t testing.TB, c io.Closer) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func use(t *testing.T, d *Descriptors, name objectName) {
 	t.Helper()
 	fd, err := d.acquire(t.Context(), name)
@@ -43,7 +52,7 @@ func use(t *testing.T, d *Descriptors, name objectName) {
 
 func TestLeastRecentlyUsedGoesFirst(t *testing.T) {
 	d := NewDescriptors(2)
-	defer d.Close()
+	defer shut(t, d)
 	p := files(t, 3)
 	use(t, d, p[0]) // miss
 	use(t, d, p[1]) // miss
@@ -78,7 +87,7 @@ func TestSingleFlight(t *testing.T) {
 		if opens.Load() != 1 {
 			t.Errorf("%d opens, want 1", opens.Load())
 		}
-		d.Close()
+		shut(t, d)
 	})
 }
 
@@ -112,7 +121,7 @@ func TestFailedOpenIsTriedAgain(t *testing.T) {
 		}
 		fail = false
 		use(t, d, p[0])
-		d.Close()
+		shut(t, d)
 	})
 }
 
@@ -156,7 +165,7 @@ func TestFullSetWaits(t *testing.T) {
 		}
 		go acquire(t.Context(), p[3])
 		synctest.Wait()
-		d.Close()
+		shut(t, d)
 		if err := <-got; !errors.Is(err, nd.ErrClosed) {
 			t.Errorf("closed while waiting: %v", err)
 		}
@@ -174,7 +183,7 @@ func TestFullSetWaits(t *testing.T) {
 // next.
 func TestDropOpensAnew(t *testing.T) {
 	d := NewDescriptors(4)
-	defer d.Close()
+	defer shut(t, d)
 	p := files(t, 1)
 	first, err := d.acquire(t.Context(), p[0])
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,6 +32,14 @@ func writeFolder(t testing.TB, objects map[string][]byte) string {
 	return root
 }
 
+// shut closes at once.
+func shut(t testing.TB, c io.Closer) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestConform(t *testing.T) {
 	objects := storetest.Objects()
 	t.Run("memory", func(t *testing.T) { storetest.Conform(t, store.NewMemory(objects)) })
@@ -39,7 +48,7 @@ func TestConform(t *testing.T) {
 	})
 	t.Run("file with one descriptor", func(t *testing.T) {
 		fds := store.NewDescriptors(1)
-		defer fds.Close()
+		defer shut(t, fds)
 		storetest.Conform(t, store.NewFile(writeFolder(t, objects), store.Options{Descriptors: fds}))
 	})
 	t.Run("open", func(t *testing.T) {
@@ -86,7 +95,7 @@ func TestSharedDescriptors(t *testing.T) {
 func TestShortObjectSaysWhereItEnds(t *testing.T) {
 	root := writeFolder(t, map[string][]byte{"c/0": make([]byte, 10)})
 	st := store.NewFile(root, store.Options{})
-	defer st.Close()
+	defer shut(t, st)
 	err := st.ReadAt(t.Context(), "c/0", make([]byte, 8), 5)
 	for _, want := range []string{"ends at byte 10, wanted 5..13", filepath.Join(root, "c/0"), "bytes 5+8"} {
 		if !strings.Contains(fmt.Sprint(err), want) {
@@ -101,7 +110,7 @@ func TestReplacedFileStaysConsistent(t *testing.T) {
 	root := writeFolder(t, map[string][]byte{"a": []byte("old"), "new": []byte("NEW"), "b": []byte("b")})
 	fds := store.NewDescriptors(1)
 	st := store.NewFile(root, store.Options{Descriptors: fds})
-	defer fds.Close()
+	defer shut(t, fds)
 	read := func(key string, n int, off int64) string {
 		p := make([]byte, n)
 		if err := st.ReadAt(t.Context(), key, p, off); err != nil {
@@ -135,7 +144,7 @@ func TestSystemErrors(t *testing.T) {
 		}
 	}
 	st := store.NewFile(root, store.Options{})
-	defer st.Close()
+	defer shut(t, st)
 	for _, key := range []string{"loop", "fifo", strings.Repeat("x", 300)} {
 		_, err := st.Size(t.Context(), key)
 		if !errors.Is(err, nd.ErrIO) || errors.Is(err, nd.ErrNotFound) {
@@ -155,7 +164,7 @@ func TestSymbolicLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := store.NewFile(root, store.Options{})
-	defer st.Close()
+	defer shut(t, st)
 	got, err := store.ReadAll(t.Context(), st, "c/0", 10)
 	if err != nil || string(got) != "far" {
 		t.Errorf("%q %v", got, err)
@@ -188,7 +197,7 @@ func TestReadAllocatesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer st.Close()
+	defer shut(t, st)
 	p := make([]byte, 100)
 	allocs := testing.AllocsPerRun(100, func() {
 		if err := st.ReadAt(t.Context(), "c/0", p, 0); err != nil {

@@ -31,7 +31,7 @@ func TestOpenURI(t *testing.T) {
 			t.Errorf("%q opened %s", uri, st)
 		}
 		if err == nil {
-			st.Close()
+			shut(t, st)
 		}
 	}
 	f(dir, nil)
@@ -57,7 +57,7 @@ func TestRelativeRootIsResolvedOnce(t *testing.T) {
 	root := writeFolder(t, map[string][]byte{"a/0": []byte("a")})
 	t.Chdir(root)
 	st := store.NewFile("a", store.Options{})
-	defer st.Close()
+	defer shut(t, st)
 	t.Chdir(t.TempDir())
 	if _, err := st.Size(t.Context(), "0"); err != nil {
 		t.Error(err)
