@@ -14,12 +14,12 @@ func Gather(dst, src []byte, base, stride, n, size int) {
 		return
 	}
 	dst = dst[:n*size]
-	switch {
-	case stride == size:
+	switch stride {
+	case size:
 		copy(dst, src[base:base+n*size])
-	case stride == 0:
+	case 0:
 		Fill(dst, src[base:base+size])
-	case stride == -size:
+	case -size:
 		first := base - (n-1)*size
 		reverse(dst, src[first:base+size], size)
 	default:

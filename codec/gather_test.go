@@ -2,6 +2,7 @@ package codec
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -105,7 +106,7 @@ func TestGather2Bounds(t *testing.T) {
 				t.Errorf("base %d, strides %d %d: no panic", base, strideOuter, strideInner)
 			}
 		}()
-		Gather2(dst[:len(dst):len(dst)], n*size, src[:len(src):len(src)], base, strideOuter, strideInner, n, n, size)
+		Gather2(slices.Clip(dst), n*size, slices.Clip(src), base, strideOuter, strideInner, n, n, size)
 	}
 	whole := make([]byte, n*n*size)
 	short := whole[1:]
