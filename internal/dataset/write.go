@@ -121,6 +121,9 @@ func (j *job) sameAttributes() bool {
 func (w *writer) run(ctx context.Context) error {
 	w.say(0)
 	for _, j := range w.todo {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err := w.begin(j); err != nil {
 			return err
 		}
