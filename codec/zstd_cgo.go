@@ -38,7 +38,7 @@ func encodeZstd(dst, src []byte, level int, checksum bool) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if checksum {
+	if checksum && len(src) > 0 { // the twin too writes none for no bytes
 		frame, err = appendContentChecksum(frame, src)
 	}
 	return append(dst, frame...), err
