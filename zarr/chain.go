@@ -47,7 +47,7 @@ func kindOf(name string) kind {
 // elementwise reports whether a filter treats each element by itself, so that
 // it does not matter whether a transpose comes before or after it.
 func elementwise(name string) bool {
-	switch strings.TrimPrefix(name, "numcodecs.") {
+	switch name {
 	case "fixedscaleoffset", "quantize", "bitround", "astype", "scale_offset", "cast_value":
 		return true
 	}
@@ -88,7 +88,26 @@ func (c *chainReader) read(raw json.RawMessage, chunk []int64, order []int) erro
 		return err
 	}
 	level.Big = level.Big && (filtered || c.dtype.Size() > 1)
+	if level.Big {
+		if err := sameTypes(level.Filters); err != nil {
+			return err
+		}
+	}
 	c.levels = append(c.levels, level)
+	return nil
+}
+
+// sameTypes refuses filters that change the element type before a big-endian
+// bytes codec. The swap would have to be that of the changed type; zarr-python
+// writes such chunks and reads them wrong, so none can be in use.
+func sameTypes(filters []Codec) error {
+	for _, f := range filters {
+		o := extension{config: f.Config}.settings()
+		changed := !absent(o["astype"]) && string(o["astype"]) != string(o["dtype"])
+		if changed || f.Name == "astype" || f.Name == "cast_value" {
+			return unsupported("big-endian bytes after codec %q, which changes the type", f.Name)
+		}
+	}
 	return nil
 }
 
@@ -155,14 +174,13 @@ func checkPlaces(what string, codecs []extension, at int) error {
 }
 
 // arrayCodecs folds transposes into the order of the level and keeps the other
-// array->array codecs as filters.
+// array->array codecs as filters. Filters that see single elements commute with
+// a transpose. For the others the order of the elements matters, and zarr-python,
+// which is where they come from, stores a transposed chunk in an order that it
+// does not read back: they are refused beside a transpose.
 func (c *chainReader) arrayCodecs(level *Level, codecs []extension) error {
-	fixed := "" // a filter that needs its elements in the order it found them
 	for _, e := range codecs {
 		if e.name != "transpose" {
-			if !elementwise(e.name) {
-				fixed = e.name
-			}
 			level.Filters = append(level.Filters, e.codec())
 			continue
 		}
@@ -170,10 +188,12 @@ func (c *chainReader) arrayCodecs(level *Level, codecs []extension) error {
 		if err != nil {
 			return err
 		}
-		if fixed != "" && !isIdentity(t) {
-			return unsupported("codec transpose after %q", fixed)
-		}
 		level.Order = compose(level.Order, t)
+	}
+	for _, f := range level.Filters {
+		if !elementwise(f.Name) && !isIdentity(level.Order) {
+			return unsupported("codec %q together with a transpose", f.Name)
+		}
 	}
 	return nil
 }
