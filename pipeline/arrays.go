@@ -8,6 +8,7 @@ import (
 
 	"github.com/headrace/headrace/codec"
 	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/store"
 	"github.com/headrace/headrace/zarr"
 )
 
@@ -71,7 +72,7 @@ func (p *Pipeline) admit(a *boundArray) error {
 }
 
 func (p *Pipeline) bind(ctx context.Context, index int32, ref ArrayRef) (*boundArray, error) {
-	o, err := openArray(ctx, ref)
+	o, err := openArray(ctx, ref, store.Options{Descriptors: p.files})
 	if err != nil {
 		return nil, err
 	}

@@ -83,7 +83,8 @@ func (b *inbox) putDone(w *wave) {
 }
 
 // enter locks the inbox once there is room for n more samples. The caller unlocks
-// it if err is nil.
+// it if err is nil. Where there is room it succeeds even if ctx has ended: package
+// loader fills the look-ahead that way without waiting.
 func (b *inbox) enter(ctx context.Context, n int) error {
 	b.mu.Lock()
 	for {

@@ -282,5 +282,6 @@ func (p *Pipeline) freeMemory() error {
 			errs = append(errs, a.store.Close())
 		}
 	}
+	errs = append(errs, p.files.Close())
 	return errors.Join(errs...)
 }

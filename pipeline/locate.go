@@ -26,6 +26,7 @@ type object struct {
 	root   int64   // number of the outermost object, which is the file
 
 	state   objectState
+	outcome objectState  // the reader's, becomes state when the scheduler takes the object back
 	err     error        // for objectFailed
 	base    int64        // where it begins within file
 	file    string       // key in the store
@@ -177,6 +178,7 @@ func (l *locator) drop(o *object) {
 // finish takes an object back from the reader that loaded it and tells those who
 // wait for it.
 func (l *locator) finish(o *object) {
+	o.state = o.outcome
 	l.used += o.bytes()
 	waiting := o.waiting
 	o.waiting = nil
@@ -201,18 +203,19 @@ func (o *object) unlink() {
 	o.prev, o.next = nil, nil
 }
 
-// load reads what locates the chunks of an object. It runs on a reader; until
-// finish the object is the reader's alone.
+// load reads what locates the chunks of an object. It runs on a reader: until
+// finish the object is the reader's alone, save for the scheduler's bookkeeping
+// (state, pins, waiting).
 func (o *object) load(ctx context.Context, s *codec.Scratch, verify bool) {
 	began := time.Now()
 	err := o.read(ctx, s, verify)
 	switch {
 	case err == nil:
-		o.state = objectLoaded
+		o.outcome = objectLoaded
 	case errors.Is(err, errMissing):
-		o.state = objectMissing
+		o.outcome = objectMissing
 	default:
-		o.state = objectFailed
+		o.outcome = objectFailed
 		o.err = nd.At(err, nd.Place{Array: o.array.ref.URI, Chunk: coordinates(o.coord), File: o.file})
 	}
 	o.array.counts.locate.add(1, time.Since(began), 0, int64(len(o.table))*entryBytes)

@@ -26,9 +26,9 @@ func TestLocatorKeepsItsBudget(t *testing.T) {
 		case len(asked) > 0 && r.IntN(2) == 0:
 			o := asked[0]
 			asked = asked[1:]
-			o.state = objectLoaded
+			o.outcome = objectLoaded
 			if r.IntN(4) == 0 {
-				o.state = objectFailed
+				o.outcome = objectFailed
 			}
 			l.finish(o)
 		default:

@@ -24,8 +24,8 @@ type opened struct {
 // openArray reads the metadata of the array that ref names. A group stands for
 // level 0 of its first pyramid. What is not there is nd.ErrNotFound and names
 // every document that was tried.
-func openArray(ctx context.Context, ref ArrayRef) (*opened, error) {
-	st, prefix, err := storeOf(ref)
+func openArray(ctx context.Context, ref ArrayRef, opts store.Options) (*opened, error) {
+	st, prefix, err := storeOf(ref, opts)
 	if err != nil {
 		return nil, nd.At(err, nd.Place{Array: ref.URI})
 	}
@@ -40,11 +40,11 @@ func openArray(ctx context.Context, ref ArrayRef) (*opened, error) {
 }
 
 // storeOf is the store of a reference and the path in it.
-func storeOf(ref ArrayRef) (store.Store, string, error) {
+func storeOf(ref ArrayRef, opts store.Options) (store.Store, string, error) {
 	if ref.Store != nil {
 		return ref.Store, strings.Trim(ref.URI, "/"), nil
 	}
-	st, err := store.Open(ref.URI, store.Options{})
+	st, err := store.Open(ref.URI, opts)
 	return st, "", err
 }
 

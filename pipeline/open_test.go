@@ -51,7 +51,7 @@ func (s *openScript) run(t *testing.T, d *datadriven.TestData) string {
 		return ""
 	case "open":
 		s.store.Reset()
-		o, err := openArray(t.Context(), ArrayRef{URI: path, Level: level, Store: s.store})
+		o, err := openArray(t.Context(), ArrayRef{URI: path, Level: level, Store: s.store}, store.Options{})
 		if err != nil {
 			return err.Error() + "\n"
 		}
@@ -142,7 +142,7 @@ func TestOpenFailuresAreNotAbsence(t *testing.T) {
 	for _, op := range []storetest.Op{storetest.OpRead, storetest.OpSize, storetest.OpList} {
 		for call := 1; ; call++ {
 			st := storetest.NewFault(store.NewMemory(objects), storetest.Rule{Op: op, From: call, Count: 1})
-			_, err := openArray(t.Context(), ArrayRef{Store: st})
+			_, err := openArray(t.Context(), ArrayRef{Store: st}, store.Options{})
 			hit := st.Hits() > 0
 			if hit && !errors.Is(err, nd.ErrIO) {
 				t.Errorf("call %d of %v fails: error %v", call, op, err)
@@ -182,7 +182,7 @@ func (c *closing) Close() error {
 func TestOpenKeepsForeignStore(t *testing.T) {
 	st := &closing{Store: store.NewMemory(objectsOf("a/zarr.json: <v3>\nb/zarr.json: {}"))}
 	for _, uri := range []string{"a", "/a/", "b", "c"} {
-		_, err := openArray(t.Context(), ArrayRef{URI: uri, Store: st})
+		_, err := openArray(t.Context(), ArrayRef{URI: uri, Store: st}, store.Options{})
 		if (err == nil) != (strings.Trim(uri, "/") == "a") {
 			t.Errorf("%s: %v", uri, err)
 		}
@@ -214,7 +214,7 @@ func TestInspectPath(t *testing.T) {
 	if err := n.Close(); err != nil {
 		t.Error(err)
 	}
-	o, err := openArray(t.Context(), ArrayRef{URI: filepath.Join(root, "a b")})
+	o, err := openArray(t.Context(), ArrayRef{URI: filepath.Join(root, "a b")}, store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/sampler"
+	"github.com/headrace/headrace/store"
 	"github.com/headrace/headrace/zarr"
 )
 
@@ -20,6 +21,7 @@ type Pipeline struct {
 	cfg      Config
 	limits   limits
 	capacity capacity
+	files    *store.Descriptors            // open files of all arrays
 	arrays   atomic.Pointer[[]*boundArray] // replaced by AddArray, under adding
 	adding   sync.Mutex
 	fields   []*fieldLayout
@@ -54,7 +56,7 @@ func Open(ctx context.Context, cfg Config) (*Pipeline, error) {
 		return nil, err
 	}
 	cfg.setDefaults()
-	p := &Pipeline{cfg: cfg}
+	p := &Pipeline{cfg: cfg, files: store.NewDescriptors(0)}
 	for _, step := range []func() error{
 		func() error { return p.openArrays(ctx) }, p.layOut, p.takeMemory,
 	} {
@@ -135,7 +137,8 @@ func (p *Pipeline) Push(ctx context.Context, samples ...sampler.Sample) error {
 }
 
 // PushBatch adds exactly one batch of 0 to Config.BatchSize samples. A batch that
-// Push has begun is ended short before it.
+// Push has begun is ended short before it. Where the look-ahead has room it takes
+// the batch even if ctx has ended, so an ended ctx asks without waiting.
 func (p *Pipeline) PushBatch(ctx context.Context, meta Meta, samples []sampler.Sample) error {
 	if len(samples) > p.cfg.BatchSize {
 		return nd.Errorf(nd.ErrShape, "a batch of %d samples is larger than BatchSize %d", len(samples), p.cfg.BatchSize)
