@@ -64,9 +64,9 @@ func (ix *Index) Parse(dst []Entry, raw []byte, object int64) ([]Entry, error) {
 	} else {
 		dst = ix.appendTransposed(dst, table)
 	}
-	indexAt := uint64(ix.Offset(object))
+	at := Entry{uint64(ix.Offset(object)), uint64(ix.Size())}
 	for i, e := range dst[start:] {
-		if err := ix.check(e, uint64(object), indexAt); err != nil {
+		if err := e.check(uint64(object), at); err != nil {
 			return dst[:start], corrupt("shard index entry %d of %v: %w", i, ix.Counts, err)
 		}
 	}
@@ -142,9 +142,9 @@ func (ix *Index) appendTransposed(dst []Entry, table []byte) []Entry {
 	return dst
 }
 
-// check validates one entry of a shard of object bytes whose index starts at
-// indexAt.
-func (ix *Index) check(e Entry, object, indexAt uint64) error {
+// check validates the entry of a chunk in a shard of object bytes, whose index
+// lies at index.
+func (e Entry) check(object uint64, index Entry) error {
 	switch {
 	case e.Missing():
 		return nil
@@ -154,8 +154,8 @@ func (ix *Index) check(e Entry, object, indexAt uint64) error {
 		return fmt.Errorf("no bytes at offset %d", e.Offset)
 	case e.Offset > object || e.Length > object-e.Offset:
 		return fmt.Errorf("bytes %d+%d lie outside the shard of %d bytes", e.Offset, e.Length, object)
-	case e.Offset < indexAt+uint64(ix.Size()) && e.Offset+e.Length > indexAt:
-		return fmt.Errorf("bytes %d+%d overlap the index at %d+%d", e.Offset, e.Length, indexAt, ix.Size())
+	case e.Offset < index.Offset+index.Length && e.Offset+e.Length > index.Offset:
+		return fmt.Errorf("bytes %d+%d overlap the index at %d+%d", e.Offset, e.Length, index.Offset, index.Length)
 	}
 	return nil
 }
