@@ -57,6 +57,23 @@ func (t *nest) inner(elem int64) loop {
 	return loop{1, elem, 0}
 }
 
+// closest takes the loop with the smallest step in the source off the nest.
+func (t *nest) closest() loop {
+	best := -1
+	for i := range t.rank {
+		if best < 0 || max(t.loops[i].src, -t.loops[i].src) < max(t.loops[best].src, -t.loops[best].src) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return loop{n: 1}
+	}
+	l := t.loops[best]
+	t.rank--
+	copy(t.loops[best:t.rank], t.loops[best+1:t.rank+1])
+	return l
+}
+
 // each calls row for every combination of the loops that are left, with the
 // first byte of each side.
 func (t *nest) each(row func(dst, src int64)) {
@@ -109,14 +126,33 @@ func (k *worker) place(w *wave, j *job, c *waveChunk, src []byte) {
 		})
 		return
 	}
-	if need := row.n * conv.from; len(k.row) < need {
-		k.row = make([]byte, need)
+	k.placeGathered(&t, mem, src, conv, row)
+}
+
+// planeBytes bounds what is gathered before it is converted: it stays in the
+// first-level cache.
+const planeBytes = 16 << 10
+
+// placeGathered is place for rows that are not contiguous in the chunk: flipped,
+// repeated or transposed. Rows are gathered together with their neighbours along
+// the axis that is closest in the chunk, so that its cache lines are used up.
+func (k *worker) placeGathered(t *nest, mem, src []byte, conv *conversion, row loop) {
+	across := t.closest()
+	wide, narrow := row.n*conv.from, row.n*conv.to
+	rows := min(across.n, max(1, planeBytes/wide))
+	if need := rows * wide; len(k.rows) < need {
+		k.rows = make([]byte, need)
 	}
-	gathered := k.row[:row.n*conv.from]
 	t.each(func(d, s int64) {
-		codec.Gather(gathered, src, int(s), int(row.src), row.n, conv.from)
-		conv.row(mem[d:d+int64(bytes)], gathered, row.n)
-		k.done.placed += int64(bytes)
+		for r := 0; r < across.n; r += rows {
+			n := min(rows, across.n-r)
+			codec.Gather2(k.rows, wide, src, int(s)+r*int(across.src), int(across.src), int(row.src), n, row.n, conv.from)
+			for i := range n {
+				at := d + int64(r+i)*across.dst
+				conv.row(mem[at:at+int64(narrow)], k.rows[i*wide:(i+1)*wide], row.n)
+			}
+		}
+		k.done.placed += int64(across.n * narrow)
 	})
 }
 

@@ -110,7 +110,7 @@ type worker struct {
 	h       *host
 	scratch *codec.Scratch
 	chunk   []byte // a decoded chunk that is not kept
-	row     []byte // a gathered row
+	rows    []byte // gathered rows
 	last    time.Duration
 	done    work // by the tasks in hand
 }
