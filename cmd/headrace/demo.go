@@ -62,13 +62,15 @@ func (a *app) runDemo(ctx context.Context, root string, kept bool, crops int64) 
 }
 
 func (a *app) printDemo(r *demo.Result, kept bool) error {
-	fmt.Fprintf(a.stdout, "%d random crops of %d arrays in %d batches, each crop once\n", r.Samples, len(r.Arrays), r.Batches)
-	fmt.Fprintf(a.stdout, "%.2f s: %.0f samples/s, %.2f GB/s of f32\n\n", r.WallS, r.SamplesPerS, r.GBPerS)
-	fmt.Fprint(a.stdout, r.Stats.String())
-	if !kept {
-		_, err := fmt.Fprintln(a.stdout, "\nKeep the data with: headrace demo --dir data/demo")
-		return err
+	next := "Keep the data with: headrace demo --dir data/demo"
+	if kept {
+		next = "Look at it with: headrace info " + r.Arrays[0]
 	}
-	_, err := fmt.Fprintf(a.stdout, "\nLook at it with: headrace info %s\n", r.Arrays[0])
+	_, err := fmt.Fprintf(a.stdout, `%d random crops of %d arrays in %d batches, each crop once
+%.2f s: %.0f samples/s, %.2f GB/s of f32
+
+%s
+%s
+`, r.Samples, len(r.Arrays), r.Batches, r.WallS, r.SamplesPerS, r.GBPerS, r.Stats, next)
 	return err
 }

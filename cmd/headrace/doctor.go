@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -51,12 +50,12 @@ func (a *app) printChecks(checks []doctor.Check) error {
 	if a.json {
 		return a.printJSON(map[string]any{"version": version, "checks": checks})
 	}
-	t := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
+	var rows []byte
 	for _, c := range checks {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", c.Status, c.Name, c.Found)
+		rows = fmt.Appendf(rows, "%s\t%s\t%s\n", c.Status, c.Name, c.Found)
 		if c.Advice != "" {
-			fmt.Fprintf(t, "\t\t-> %s\n", c.Advice)
+			rows = fmt.Appendf(rows, "\t\t-> %s\n", c.Advice)
 		}
 	}
-	return t.Flush()
+	return a.printTable(rows)
 }

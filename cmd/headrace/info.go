@@ -31,7 +31,7 @@ why. Of a group, show its arrays, groups and OME-Zarr images.`,
 			if a.json {
 				return a.printJSON(d)
 			}
-			return d.print(a.stdout)
+			return a.printTable(d.table())
 		},
 	}
 	cmd.Flags().StringVar(&level, "level", "", "level of an OME-Zarr image, by number or path")
@@ -244,8 +244,7 @@ func childOf(path string, group bool, a *zarr.Array, err error) childInfo {
 		err = errors.Join(err, decodable(a))
 	}
 	c.Supported = err == nil
-	var e *nd.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*nd.Error](err); ok {
 		c.Reason = e.Detail // its place is the line it stands on
 	} else if err != nil {
 		c.Reason = oneLine(err.Error())

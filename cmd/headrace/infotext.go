@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/headrace/headrace/codec"
 	"github.com/headrace/headrace/zarr"
@@ -26,12 +24,11 @@ func decodable(a *zarr.Array) error {
 	return nil
 }
 
-// print writes the description for people.
-func (d *description) print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+// table is the description for people, cells ended by tabs.
+func (d *description) table() (rows []byte) {
 	row := func(name, format string, args ...any) {
 		if text := fmt.Sprintf(format, args...); text != "" {
-			fmt.Fprintf(t, "%s\t%s\n", name, text)
+			rows = fmt.Appendf(rows, "%s\t%s\n", name, text)
 		}
 	}
 	row(d.Kind, "%s", d.URI)
@@ -58,7 +55,7 @@ func (d *description) print(w io.Writer) error {
 	for _, c := range d.Children {
 		row("  "+c.Kind, "%s", c.text())
 	}
-	return t.Flush()
+	return rows
 }
 
 func (d *description) printArray(row func(name, format string, args ...any)) {

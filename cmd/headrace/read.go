@@ -186,14 +186,14 @@ func (a *app) readCrop(ctx context.Context, r *reading) error {
 	defer bar.end()
 	r.Report = func(done, total int64) { bar.show("read", inBytes, done, total) }
 	if r.out == "-" {
-		return r.write(ctx, a.stdout, meta)
+		return r.file(ctx, a.stdout, meta)
 	}
 	file, err := atomicfile.Create(r.out)
 	if err != nil {
 		return err
 	}
 	defer file.Abort()
-	if err := r.write(ctx, file, meta); err != nil {
+	if err := r.file(ctx, file, meta); err != nil {
 		return err
 	}
 	if err := file.Commit(); err != nil {
@@ -207,12 +207,12 @@ func (a *app) readCrop(ctx context.Context, r *reading) error {
 	return a.printJSON(cropped{r.out, r.Shape(), r.DType.Name(), r.descr(meta), n * int64(r.DType.Size())})
 }
 
-func (r *reading) write(ctx context.Context, w io.Writer, meta *zarr.Array) error {
+func (r *reading) file(ctx context.Context, w io.Writer, meta *zarr.Array) error {
 	if n, ok := nd.Product(r.Shape()); !ok || n > math.MaxInt64/16 {
 		return nd.Errorf(nd.ErrBudget, "box %v is larger than any file", r.Box)
 	}
 	if _, err := w.Write(npy.Header(r.descr(meta), r.Shape())); err != nil {
 		return err
 	}
-	return r.Spec.Write(ctx, w)
+	return r.Write(ctx, w)
 }

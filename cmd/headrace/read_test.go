@@ -38,7 +38,7 @@ func parseNPY(t *testing.T, file []byte) npyFile {
 		t.Fatalf("header %q", file[:size])
 	}
 	f := npyFile{descr: string(m[1]), shape: []int64{}, data: file[size:]}
-	for _, part := range strings.Split(string(m[2]), ",") {
+	for part := range strings.SplitSeq(string(m[2]), ",") {
 		if part = strings.TrimSpace(part); part != "" {
 			n, err := strconv.ParseInt(part, 10, 64)
 			if err != nil {

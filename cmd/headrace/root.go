@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -42,15 +43,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		text = "interrupted"
 	}
-	var usage usageError
 	code := exitError
-	if errors.As(err, &usage) {
+	if _, ok := errors.AsType[usageError](err); ok {
 		text += fmt.Sprintf(" (see `%s --help`)", cmd.CommandPath())
 		code = exitUsage
 	} else if errors.Is(err, nd.ErrConfig) {
 		code = exitUsage
 	}
-	fmt.Fprintf(stderr, "headrace: %s\n", oneLine(text))
+	_, _ = fmt.Fprintf(stderr, "headrace: %s\n", oneLine(text)) // where stderr is closed the code still tells
 	return code
 }
 
@@ -111,6 +111,13 @@ func exactly(names ...string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// printTable writes rows whose cells end in tabs, in aligned columns.
+func (a *app) printTable(rows []byte) error {
+	t := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
+	_, err := t.Write(rows)
+	return errors.Join(err, t.Flush())
 }
 
 // printJSON writes v, indented: people read it too.

@@ -115,9 +115,9 @@ func run(ctx context.Context, l *loader.Loader, out io.Writer) error {
 			return err
 		}
 		image, meta := batch.Tensor("image"), batch.Meta()
-		fmt.Fprintf(out, "epoch %d step %d: %d crops, mean %.3f\n", meta.Epoch, meta.Step, image.Shape[0], mean(image.Data))
+		_, err = fmt.Fprintf(out, "epoch %d step %d: %d crops, mean %.3f\n", meta.Epoch, meta.Step, image.Shape[0], mean(image.Data))
 		// From here on the slot belongs to another batch: the data must not be used.
-		if err := batch.Release(nil); err != nil {
+		if err := errors.Join(err, batch.Release(nil)); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package benchmark
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -37,7 +38,6 @@ type Result struct {
 	HostBytes   int64 `json:"host_bytes"` // taken by the engine
 	DeviceBytes int64 `json:"device_bytes"`
 	RSSBytes    int64 `json:"rss_bytes"` // most that the process held
-	rssBefore   int64
 
 	Stages []Stage `json:"stages"`
 
@@ -147,8 +147,20 @@ func since(now, then pipeline.Stats) pipeline.Stats {
 
 // Print writes the result for people.
 func (r *Result) Print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	return errors.Join(aligned(w, 0, r.rows()), aligned(w, tabwriter.AlignRight, r.stageRows()))
+}
+
+// aligned writes rows whose cells end in tabs, in columns.
+func aligned(w io.Writer, flags uint, rows []byte) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', flags)
+	_, err := t.Write(rows)
+	return errors.Join(err, t.Flush())
+}
+
+func (r *Result) rows() (rows []byte) {
+	row := func(name, format string, args ...any) {
+		rows = fmt.Appendf(rows, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
 	c := r.Config
 	row("scenario", "%s: %d arrays, %d batches of %d, %s on %s", r.Scenario, c.Arrays, r.Batches, c.Batch, c.DType, c.Device)
 	row("rate", "%.1f samples/s, %.3f GB/s of batches", r.SamplesPerS, r.GBPerS)
@@ -166,17 +178,13 @@ func (r *Result) Print(w io.Writer) error {
 	for _, note := range r.Notes {
 		row("note", "%s", note)
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	return r.printStages(w)
+	return rows
 }
 
-func (r *Result) printStages(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "\nstage\tcount\tbusy ms\tin MB\tout MB\t")
+func (r *Result) stageRows() []byte {
+	rows := []byte("\nstage\tcount\tbusy ms\tin MB\tout MB\t\n")
 	for _, s := range r.Stages {
-		fmt.Fprintf(t, "%s\t%d\t%.1f\t%.1f\t%.1f\t\n", s.Name, s.Count, s.BusyMS, float64(s.InBytes)/1e6, float64(s.OutBytes)/1e6)
+		rows = fmt.Appendf(rows, "%s\t%d\t%.1f\t%.1f\t%.1f\t\n", s.Name, s.Count, s.BusyMS, float64(s.InBytes)/1e6, float64(s.OutBytes)/1e6)
 	}
-	return t.Flush()
+	return rows
 }

@@ -103,7 +103,6 @@ func (r *run) samples() (warmup, timed []sampler.Sample) {
 func (r *run) measure(ctx context.Context, cfg pipeline.Config) (result *Result, err error) {
 	warmup, timed := r.samples()
 	resetPeak()
-	before := residentPeak()
 	began := time.Now()
 	p, err := pipeline.Open(ctx, cfg)
 	if err != nil {
@@ -127,7 +126,7 @@ func (r *run) measure(ctx context.Context, cfg pipeline.Config) (result *Result,
 	result = r.result(p, since(p.Stats(), stats), t)
 	result.OpenMS, result.FirstBatchMS = ms(opened), ms(opened+first)
 	result.AllocsPerSample = float64(allocations()-allocs) / float64(len(timed))
-	result.RSSBytes, result.rssBefore = residentPeak(), before
+	result.RSSBytes = residentPeak()
 	return result, nil
 }
 

@@ -16,12 +16,12 @@ import (
 	"github.com/headrace/headrace/nd"
 )
 
-func load(t *testing.T, dataset, pipeline string) *scenario.Scenario {
+func load(t *testing.T, dataset string) *scenario.Scenario {
 	t.Helper()
 	s, err := scenario.Parse(fmt.Appendf(nil, `{"name": "tiny",
 		"dataset": {"store_root": %q, "n_zarrs": 3, "zarr_shape": [40,48,56], "chunk_shape": [8,16,16], %s},
 		"sampling": {"sample_shape": [12,20,24], "n_batches": 6, "n_warmup_batches": 2, "samples_per_batch": 4},
-		"pipeline": {%s "dtype": "f32", "lookahead_samples": 16, "n_io_threads": 2}}`, t.TempDir(), dataset, pipeline))
+		"pipeline": {"dtype": "f32", "lookahead_samples": 16, "n_io_threads": 2}}`, t.TempDir(), dataset))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestRunChecksEveryByte(t *testing.T) {
 		"raw":     `"codecs": "none"`,
 	} {
 		dataset = strings.Replace(dataset, `"codecs": "none"`, `"codecs": ["none"]`, 1)
-		s := load(t, dataset, "")
+		s := load(t, dataset)
 		for _, reuse := range []string{"none", "batch", "window", "cache"} {
 			var phases []string
 			r, err := Run(context.Background(), s, Options{BareTime: 20 * time.Millisecond, Reuse: reuse, Check: true, Report: func(phase string, done, total int64) {
@@ -70,7 +70,7 @@ func TestRunChecksEveryByte(t *testing.T) {
 // The check must find a difference: here the data change between the engine's
 // read and the plain one, which keeps what it has decoded.
 func TestCheckFindsDifferences(t *testing.T) {
-	s := load(t, `"codecs": ["none"]`, "")
+	s := load(t, `"codecs": ["none"]`)
 	ctx := context.Background()
 	if _, err := Run(ctx, s, Options{BareTime: 20 * time.Millisecond}); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestCheckFindsDifferences(t *testing.T) {
 
 // The JSON names are a promise to scripts.
 func TestJSONNames(t *testing.T) {
-	s := load(t, `"codecs": ["zstd"]`, "")
+	s := load(t, `"codecs": ["zstd"]`)
 	r, err := Run(context.Background(), s, Options{BareTime: 20 * time.Millisecond, Batches: 1, Warmup: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func TestJSONNames(t *testing.T) {
 	if err := json.Unmarshal(data, &names); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range strings.Fields("samples_per_s gb_per_s decoded_gb_per_s amplification hit_rates first_batch_ms host_bytes device_bytes rss_bytes stages check config decode_vs_bare end_to_end_vs_bare bare_gb_per_s scenario_keys") {
+	for name := range strings.FieldsSeq("samples_per_s gb_per_s decoded_gb_per_s amplification hit_rates first_batch_ms host_bytes device_bytes rss_bytes stages check config decode_vs_bare end_to_end_vs_bare bare_gb_per_s scenario_keys") {
 		if _, ok := names[name]; !ok {
 			t.Errorf("no %s in %s", name, data)
 		}
@@ -153,7 +153,7 @@ func TestBadOptions(t *testing.T) {
 		"Decoder":  {Decoder: "nvcomp"},
 		"BatchSiz": {Lookahead: 1},
 	} {
-		s := load(t, `"codecs": ["zstd"]`, "")
+		s := load(t, `"codecs": ["zstd"]`)
 		_, err := Run(context.Background(), s, o)
 		if !errors.Is(err, nd.ErrConfig) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", want, err)
@@ -166,7 +166,7 @@ func TestBadOptions(t *testing.T) {
 
 // A cancelled run ends with the reason and leaves no goroutine in the way.
 func TestCancelled(t *testing.T) {
-	s := load(t, `"codecs": ["zstd"]`, "")
+	s := load(t, `"codecs": ["zstd"]`)
 	ctx, cancel := context.WithCancel(context.Background())
 	_, err := Run(ctx, s, Options{BareTime: 20 * time.Millisecond, Report: func(phase string, done, total int64) {
 		if phase == "measure" {
@@ -180,7 +180,7 @@ func TestCancelled(t *testing.T) {
 
 // Arrays without room for a crop are left out; when none is left it is said.
 func TestURIs(t *testing.T) {
-	s := load(t, `"codecs": ["zstd"]`, "")
+	s := load(t, `"codecs": ["zstd"]`)
 	if _, err := Run(context.Background(), s, Options{BareTime: 20 * time.Millisecond, Batches: 1}); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package dataset
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -250,7 +251,7 @@ func (a *Array) v2(l layout) v2Array {
 	filters := l.filters
 	if n := len(l.bytes); n > 0 {
 		doc.Compressor = l.bytes[n-1].v2()
-		filters = append(filters[:len(filters):len(filters)], l.bytes[:n-1]...)
+		filters = append(slices.Clip(filters), l.bytes[:n-1]...)
 	}
 	for _, f := range filters {
 		doc.Filters = append(doc.Filters, f.v2())
@@ -260,9 +261,7 @@ func (a *Array) v2(l layout) v2Array {
 
 func (c codecDoc) v2() map[string]any {
 	doc := map[string]any{"id": c.name}
-	for key, value := range c.config {
-		doc[key] = value
-	}
+	maps.Copy(doc, c.config)
 	return doc
 }
 

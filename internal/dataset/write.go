@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/headrace/headrace/internal/atomicfile"
@@ -253,8 +254,8 @@ func (a *Array) objectAt(number int64) (coord []int64, size int64) {
 
 // finish makes the array readable.
 func (j *job) finish() error {
-	for i := len(j.docs) - 1; i >= 0; i-- {
-		if err := atomicfile.Write(filepath.Join(j.dir, j.names[i]), j.docs[i]); err != nil {
+	for i, doc := range slices.Backward(j.docs) {
+		if err := atomicfile.Write(filepath.Join(j.dir, j.names[i]), doc); err != nil {
 			return err
 		}
 	}

@@ -28,8 +28,8 @@ const (
 func volume() []int64 { return []int64{96, 192, 192} }
 func crop() []int64   { return []int64{32, 64, 64} }
 
-// Arrays are the sample data: both formats, with and without shards, four codecs
-// and four element types.
+// Arrays are the sample data: both formats, with and without shards, five codecs
+// and four element types, labels for the images among them.
 func Arrays() []dataset.Array {
 	chain := func(names ...string) (c scenario.Chain) {
 		for _, name := range names {
@@ -41,6 +41,7 @@ func Arrays() []dataset.Array {
 		{Path: "sharded-zstd", Format: 3, DType: nd.U16, Field: "lm", Codecs: chain("zstd"), Shard: []int64{96, 96, 96}},
 		{Path: "blosc-lz4", Format: 2, DType: nd.I16, Field: "weather", Codecs: chain("blosc-lz4")},
 		{Path: "gzip", Format: 3, DType: nd.U8, Field: "em", Codecs: chain("gzip")},
+		{Path: "labels", Format: 3, DType: nd.U8, Field: "labels", Codecs: chain("blosc-zstd")},
 		{Path: "raw-transposed", Format: 3, DType: nd.F32, Field: "weather", Codecs: chain("transpose", "none")},
 	}
 	for i := range list {

@@ -171,8 +171,7 @@ func (s *Spec) drain(ctx context.Context, w io.Writer, p *pipeline.Pipeline, pie
 // plain is the reason alone: the crops are this package's, so their numbers say
 // nothing to the caller.
 func plain(ctx context.Context, err error) error {
-	var sample *pipeline.SampleError
-	if errors.As(err, &sample) {
+	if sample, ok := errors.AsType[*pipeline.SampleError](err); ok {
 		return sample.Err
 	}
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) {

@@ -114,7 +114,7 @@ func TestByHand(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := r.Read(context.Background(), b, to)
-		if err != nil || fmt.Sprint(got) != want {
+		if err != nil || fmt.Sprintf("%d", got) != want {
 			t.Errorf("%s %v: got %v, %v, want %s", box, to, got, err, want)
 		}
 	}
