@@ -52,10 +52,10 @@ func (b blosc) compressor() (int, error) {
 
 func (b blosc) flags(f bloscFrame) byte {
 	flags := byte(f.compressor << 5)
-	switch {
-	case b.shuffle == bloscBytes:
+	switch b.shuffle {
+	case bloscBytes:
 		flags |= bloscShuffle
-	case b.shuffle == bloscBits:
+	case bloscBits:
 		flags |= bloscBitShuffle
 	}
 	if f.compressor == bloscZstd || !bloscSplits(f.typesize, f.blocksize) {

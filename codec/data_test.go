@@ -31,13 +31,6 @@ func noisyU16(n int) []byte {
 	return b[:n]
 }
 
-func byteCount(n int) string {
-	if n >= 1<<10 {
-		return fmt.Sprintf("%dKiB", n>>10)
-	}
-	return fmt.Sprintf("%dB", n)
-}
-
 // dataSet makes the data set that testdata/gen.py calls by the same name.
 func dataSet(t testing.TB, spec string) []byte {
 	t.Helper()

@@ -49,6 +49,7 @@ func checkedByBlocksOnly(stream []byte) bool {
 func TestZstdTwinsAgree(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	ours, twin := newZstdDecoder(), newTwinZstd()
+	defer twin.close()
 	for _, g := range goldenCases(t, "zstd") {
 		if g.Error != "" || len(g.Encoded) > 3000 {
 			continue
