@@ -166,6 +166,8 @@ func TestUsageErrors(t *testing.T) {
 		{"bench s.json --batches 0", "--batches is 0"},
 		{"bench s.json --workers -3", "--workers is -3"},
 		{"doctor now", "too many"},
+		{"help frobnicate", "no such command"},
+		{"completion tcsh", `unknown command "tcsh"`},
 		{"demo --crops 0", "--crops is 0"},
 	} {
 		fails(t, 2, strings.Fields(c.args), c.word, "--help`")
@@ -199,6 +201,9 @@ func TestHelpAndVersion(t *testing.T) {
 		if text := must(t, command, "--help"); !strings.Contains(text, "Usage:") {
 			t.Errorf("%s has no help", command)
 		}
+	}
+	if must(t, "help", "read") != must(t, "read", "--help") {
+		t.Error("help read is not the help of read")
 	}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		if text := must(t, "completion", shell); !strings.Contains(text, "headrace") {

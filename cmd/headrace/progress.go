@@ -56,7 +56,7 @@ func (p *progress) start(phase string, count unit, total int64) *progressbar.Pro
 		progressbar.OptionShowCount(),
 		progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionClearOnFinish(),
-		progressbar.OptionFullWidth(),
+		progressbar.OptionSetWidth(40),
 	)
 }
 

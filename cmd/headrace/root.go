@@ -33,8 +33,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	a := &app{stdout: stdout, stderr: stderr}
 	root := a.root()
 	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
@@ -81,11 +79,36 @@ An array is named by a path or a file:// URI.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
 	root.SetVersionTemplate("headrace {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON on stdout")
 	root.AddCommand(a.info(), a.read(), a.gen(), a.bench(), a.doctor(), a.demo())
+	root.SetHelpCommand(help())
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" { // cobra's own takes any word and exits with 0
+			cmd.Args, cmd.RunE = noCommand, root.RunE
+		}
+	}
 	return root
+}
+
+// help is cobra's help command, but a command that is not there is an error.
+func help() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Help about a command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			of, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return usagef("no help for %q: there is no such command", args)
+			}
+			of.InitDefaultHelpFlag() // else only a command that runs shows it
+			return of.Help()
+		},
+	}
 }
 
 // noCommand turns an unknown command into an error that names the nearest one.
