@@ -183,15 +183,18 @@ func (d *Dataset) Paths() []string {
 	if len(d.URIs) > 0 {
 		return d.URIs
 	}
-	format := d.URIFmt
-	if format == "" {
-		format = "z%03u/" + d.ArrayPath
-	}
 	paths := make([]string, d.NZarrs)
 	for i := range paths {
-		paths[i] = fmt.Sprintf(goFormat(format), i)
+		paths[i] = d.path(i)
 	}
 	return paths
+}
+
+func (d *Dataset) path(number int) string {
+	if d.URIFmt == "" {
+		return fmt.Sprintf("z%03d/%s", number, d.ArrayPath)
+	}
+	return fmt.Sprintf(goFormat(d.URIFmt), number)
 }
 
 // goFormat turns C's %u into %d.

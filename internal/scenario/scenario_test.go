@@ -122,6 +122,11 @@ func TestBadScenarios(t *testing.T) {
 	f(edit(`[8,8]`, `[8,8,8]`), "3 axes")
 	f(edit(`"f32"`, `"f33"`), "pipeline.dtype")
 	f(edit(`"n_batches": 2, "samples_per_batch": 4`, `"n_batches": 0, "samples_per_batch": 0`), "n_batches", "samples_per_batch")
+	f(edit(`"n_zarrs"`, `"uri_fmt": "z%s", "n_zarrs"`), "uri_fmt", "z%s")
+	f(edit(`"n_zarrs"`, `"uri_fmt": "z%03u/%d", "n_zarrs"`), "uri_fmt")
+	f(edit(`"n_zarrs"`, `"uri_fmt": "image", "n_zarrs"`), "uri_fmt", "all numbers")
+	f(edit(`"n_zarrs": 2`, `"n_zarrs": 2000000`), "n_zarrs")
+	f(edit(`"n_batches": 2`, `"n_batches": 2000000000`), "samples in all")
 	f(edit(`[16,16]`, `[16,16], "shard_shape": [24,32]`), "shard_shape[0]", "16")
 	f(edit(`[16,16]`, `[16,16], "shard_shape": [32,32], "zarr_format": 2`), "format 2")
 

@@ -8,6 +8,13 @@ import (
 	"github.com/headrace/headrace/nd"
 )
 
+// A run draws its samples before it begins, and a data set is listed as a whole:
+// these bounds keep both to what a machine holds.
+const (
+	maxArrays  = 1_000_000
+	maxSamples = 100_000_000
+)
+
 // violations collects everything that is wrong, so that one run of the program
 // is enough to mend a file.
 type violations []error
@@ -58,7 +65,7 @@ func (d *Dataset) validate(v *violations) {
 		return
 	}
 	v.check(d.StoreRoot != "", "dataset.store_root is missing")
-	v.check(d.NZarrs > 0, "dataset.n_zarrs is %d: at least 1", d.NZarrs)
+	v.check(d.NZarrs > 0 && d.NZarrs <= maxArrays, "dataset.n_zarrs is %d: 1 to %d", d.NZarrs, maxArrays)
 	positive(v, "dataset.chunk_shape", d.ChunkShape, len(d.ZarrShape))
 	for i, n := range d.ZarrShape {
 		v.check(n >= 0, "dataset.zarr_shape[%d] is %d: it cannot be negative", i, n)
@@ -66,7 +73,11 @@ func (d *Dataset) validate(v *violations) {
 	if d.ShardShape != nil {
 		d.validateShards(v)
 	}
-	v.check(d.URIFmt == "" || d.NZarrs == 1 || strings.Contains(d.URIFmt, "%"), "dataset.uri_fmt %q names one array for all numbers: put a %%03u in it", d.URIFmt)
+	if d.NZarrs > 0 && d.NZarrs <= maxArrays && d.URIFmt != "" {
+		name := d.path(0)
+		v.check(!strings.Contains(name, "%!"), "dataset.uri_fmt %q is no pattern of one number, as z%%03u", d.URIFmt)
+		v.check(d.NZarrs == 1 || name != d.path(1), "dataset.uri_fmt %q names one array for all numbers: put a %%03u in it", d.URIFmt)
+	}
 }
 
 func (d *Dataset) validateShards(v *violations) {
@@ -84,6 +95,8 @@ func (s *Sampling) validate(v *violations) {
 	v.check(s.NBatches > 0, "sampling.n_batches is %d: at least 1", s.NBatches)
 	v.check(s.NWarmupBatches >= 0, "sampling.n_warmup_batches is %d: it cannot be negative", s.NWarmupBatches)
 	v.check(s.SamplesPerBatch > 0, "sampling.samples_per_batch is %d: at least 1", s.SamplesPerBatch)
+	n, ok := nd.Product([]int64{max(0, int64(s.SamplesPerBatch)), max(0, int64(s.NBatches)+int64(s.NWarmupBatches))})
+	v.check(ok && n <= maxSamples, "sampling asks for more than %d samples in all", maxSamples)
 }
 
 func (p *Pipeline) validate(v *violations) {
