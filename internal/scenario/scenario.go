@@ -194,6 +194,9 @@ func (d *Dataset) path(number int) string {
 	if d.URIFmt == "" {
 		return fmt.Sprintf("z%03d/%s", number, d.ArrayPath)
 	}
+	if !strings.Contains(d.URIFmt, "%") {
+		return d.URIFmt
+	}
 	return fmt.Sprintf(goFormat(d.URIFmt), number)
 }
 
