@@ -1,0 +1,213 @@
+package main
+
+// #include <stdlib.h>
+// #include "headrace.h"
+import "C"
+
+import (
+	"context"
+	"time"
+	"unsafe"
+
+	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/pipeline"
+)
+
+// lib is the library's one root; see type library.
+var lib = newLibrary()
+
+func main() {}
+
+// export runs the body of an exported function and fills the caller's error.
+func export(out *C.hr_error, body func() (status, error)) C.int32_t {
+	st, err := lib.guard(body)
+	if err == nil {
+		return C.int32_t(st)
+	}
+	code, kind := kindOf(err)
+	out.code = C.int32_t(code)
+	out.kind = C.CString(kind)
+	out.message = C.CString(err.Error())
+	return C.HR_ERROR
+}
+
+//export hr_abi_version
+func hr_abi_version() C.int32_t { return C.HR_ABI_VERSION }
+
+// hr_free frees what the library allocated for the caller; NULL is fine.
+//
+//export hr_free
+func hr_free(p unsafe.Pointer) { C.free(p) }
+
+// hr_start prepares the library for {"env": {...}}: it takes this rank's share of
+// the node's cores, and tells the pipe to which the tokens of batches go.
+//
+//export hr_start
+func hr_start(options *C.char, releaseFD *C.int32_t, out *C.hr_error) C.int32_t {
+	return export(out, func() (status, error) {
+		var o struct {
+			Env map[string]string `json:"env"`
+		}
+		if err := parse(text(options), &o); err != nil {
+			return failed, err
+		}
+		if err := limitCores(o.Env); err != nil {
+			return failed, err
+		}
+		fd, err := lib.releaseFD()
+		*releaseFD = C.int32_t(fd)
+		return done, err
+	})
+}
+
+// hr_open starts to open what a request asks for; hr_wait gives its handle and
+// description.
+//
+//export hr_open
+func hr_open(what *C.char, call *C.uint64_t, out *C.hr_error) C.int32_t {
+	return export(out, func() (status, error) {
+		var r request
+		if err := parse(text(what), &r); err != nil {
+			return failed, err
+		}
+		*call = C.uint64_t(lib.start(func(ctx context.Context) outcome { return lib.open(ctx, &r) }))
+		return done, nil
+	})
+}
+
+// hr_call starts to ask an object for something; hr_wait gives the answer.
+//
+//export hr_call
+func hr_call(handle C.uint64_t, method, argument *C.char, call *C.uint64_t, out *C.hr_error) C.int32_t {
+	return export(out, func() (status, error) {
+		o, err := lookup[answerer](lib, uint64(handle))
+		if err != nil {
+			return failed, err
+		}
+		name, arg := C.GoString(method), text(argument)
+		*call = C.uint64_t(lib.start(func(ctx context.Context) outcome { return answer(ctx, o, name, arg) }))
+		return done, nil
+	})
+}
+
+// hr_wait waits for a call: HR_OK once it has its result, HR_AGAIN after the
+// timeout. A call can be waited for until it has given its result.
+//
+//export hr_wait
+func hr_wait(call C.uint64_t, timeoutMS C.int32_t, result *C.hr_result, out *C.hr_error) C.int32_t {
+	return export(out, func() (status, error) {
+		object, json, st, err := lib.wait(uint64(call), milliseconds(timeoutMS))
+		if err == nil && st == done {
+			result.handle = C.uint64_t(object)
+			result.json = document(json)
+		}
+		return st, err
+	})
+}
+
+// hr_cancel gives a call up: what it opens is closed again.
+//
+//export hr_cancel
+func hr_cancel(call C.uint64_t) {
+	var unused C.hr_error // cancel has no error, and a poisoned library nothing to cancel
+	export(&unused, func() (status, error) {
+		lib.cancel(uint64(call))
+		return done, nil
+	})
+	C.free(unsafe.Pointer(unused.kind))
+	C.free(unsafe.Pointer(unused.message))
+}
+
+// hr_close starts to close an object. Its handle is invalid from here on; what
+// waits on it in another thread fails with kind "closed".
+//
+//export hr_close
+func hr_close(handle C.uint64_t, call *C.uint64_t, out *C.hr_error) C.int32_t {
+	return export(out, func() (status, error) {
+		c, err := lib.closeObject(uint64(handle))
+		*call = C.uint64_t(c)
+		return done, err
+	})
+}
+
+// hr_push gives one batch of samples to a pipeline, as n numbers: for each sample
+// its id, then for each field array, flip, rank, and start and stop of each axis.
+// HR_AGAIN: there is no room, and nothing was taken.
+//
+//export hr_push
+func hr_push(handle C.uint64_t, words *C.int64_t, n C.int64_t, samples C.int32_t, out *C.hr_error) C.int32_t {
+	return export(out, func() (status, error) {
+		p, err := lookup[*pipelineObject](lib, uint64(handle))
+		if err != nil {
+			return failed, err
+		}
+		return p.push(unsafe.Slice((*int64)(words), int(n)), int(samples))
+	})
+}
+
+// hr_next waits for the next batch of a pipeline, loader or read. HR_AGAIN: none
+// within the timeout. HR_END: the end of the epoch, or of what was finished.
+//
+//export hr_next
+func hr_next(handle C.uint64_t, timeoutMS C.int32_t, batch *C.hr_batch, out *C.hr_error) C.int32_t {
+	return export(out, func() (status, error) {
+		s, err := lookup[stream](lib, uint64(handle))
+		if err != nil {
+			return failed, err
+		}
+		return lib.next(s, milliseconds(timeoutMS), func(b delivery, token uint64) error {
+			return fill(batch, b, token)
+		})
+	})
+}
+
+// fill describes a batch to the caller. The token comes last: until then the
+// batch is still the library's.
+func fill(out *C.hr_batch, d delivery, token uint64) error {
+	fields, samples := d.batch.Fields(), d.batch.Samples()
+	if len(fields) > int(out.tensor_room) || len(samples) > int(out.id_room) {
+		return nd.Errorf(nd.ErrBug, "a batch of %d fields and %d samples, the caller has room for %d and %d",
+			len(fields), len(samples), out.tensor_room, out.id_room)
+	}
+	tensors := unsafe.Slice(out.tensors, int(out.tensor_room))
+	for i := range fields {
+		describe(&tensors[i], d.batch.TensorAt(i))
+	}
+	ids := unsafe.Slice((*int64)(out.ids), int(out.id_room))
+	for i := range samples {
+		ids[i] = samples[i].ID
+	}
+	meta := d.batch.Meta()
+	out.tensors_out, out.samples = C.int32_t(len(fields)), C.int64_t(len(samples))
+	out.epoch, out.step, out.view = C.int64_t(meta.Epoch), C.int64_t(meta.Step), C.int64_t(meta.View)
+	out.weight, out.errors = C.double(d.weight), document(d.errors)
+	*out.token = C.uint64_t(token)
+	return nil
+}
+
+func describe(out *C.hr_tensor, t pipeline.Tensor) {
+	out.data = nil
+	if len(t.Data) > 0 {
+		out.data = unsafe.Pointer(&t.Data[0])
+	}
+	out.dtype, out.device_type, out.device_id = C.int32_t(t.DType), deviceCPU, 0
+	out.ndim = C.int32_t(len(t.Shape))
+	for i, n := range t.Shape {
+		out.shape[i] = C.int64_t(n)
+	}
+}
+
+// deviceCPU is DLPack's number of host memory.
+const deviceCPU = 1
+
+func milliseconds(n C.int32_t) time.Duration { return time.Duration(max(0, n)) * time.Millisecond }
+
+func text(s *C.char) []byte { return []byte(C.GoString(s)) }
+
+// document is JSON for the caller, NULL if there is none.
+func document(json []byte) *C.char {
+	if len(json) == 0 {
+		return nil
+	}
+	return C.CString(string(json))
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/pipeline"
+	"github.com/headrace/headrace/zarr"
+)
+
+// arrayObject is an array that Python reads crops of. It keeps the store open.
+type arrayObject struct {
+	node *pipeline.Node
+	uri  string
+}
+
+// openArray opens the array that a URI names, or a level of the multiscales that
+// lie there: level 0 of the first where level is "".
+func openArray(ctx context.Context, uri, level string) (*arrayObject, error) {
+	n, err := pipeline.Inspect(ctx, uri)
+	if err != nil {
+		return nil, err
+	}
+	n, err = arrayOf(ctx, n, level)
+	if err != nil {
+		_ = n.Close() // the first error is the one that matters
+		return nil, nd.At(err, nd.Place{Array: uri})
+	}
+	return &arrayObject{n, uri}, nil
+}
+
+// arrayOf is the node itself, or that of a level below it; both share a store.
+func arrayOf(ctx context.Context, n *pipeline.Node, level string) (*pipeline.Node, error) {
+	switch {
+	case n.Err != nil:
+		return n, n.Err
+	case n.Array != nil && level == "":
+		return n, nil
+	case n.Array != nil:
+		return n, nd.Errorf(nd.ErrNotFound, "level %q: this is an array and has no levels", level)
+	case len(n.Multiscales) == 0:
+		return n, nd.Errorf(nd.ErrNotFound, "this is a group without multiscales: name an array in it%s", children(n))
+	}
+	l, err := levelOf(n.Multiscales, level)
+	if err != nil {
+		return n, err
+	}
+	path := l.Path
+	if n.Path != "" {
+		path = n.Path + "/" + path
+	}
+	below, err := pipeline.InspectStore(ctx, n.Store, path)
+	if err != nil {
+		return n, err
+	}
+	if below.Err != nil {
+		return n, below.Err
+	}
+	if below.Array == nil {
+		return n, nd.Errorf(nd.ErrNotFound, "level %q is a group, not an array", l.Path)
+	}
+	return below, nil
+}
+
+// levelOf finds a level as pipeline.ArrayRef.Level does: by path in any of the
+// multiscales, else by index in the first.
+func levelOf(all []zarr.Multiscale, name string) (zarr.MultiscaleLevel, error) {
+	if name == "" {
+		return all[0].Levels[0], nil
+	}
+	for _, m := range all {
+		for _, l := range m.Levels {
+			if l.Path == name {
+				return l, nil
+			}
+		}
+	}
+	return all[0].Level(name)
+}
+
+// children lists some of what lies in a group, for messages.
+func children(n *pipeline.Node) string {
+	const most = 8
+	text := ""
+	for i, c := range n.Children {
+		if i == most {
+			return text + ", …"
+		}
+		if i == 0 {
+			text = ": "
+		} else {
+			text += ", "
+		}
+		text += c.Path
+	}
+	return text
+}
+
+func (o *arrayObject) close() error { return o.node.Close() }
+
+// ref is the array for a pipeline, which does not close the store.
+func (o *arrayObject) ref() pipeline.ArrayRef {
+	return pipeline.ArrayRef{URI: o.node.Path, Store: o.node.Store}
+}
+
+// arrayAbout describes an array to Python.
+type arrayAbout struct {
+	Shape      []int64         `json:"shape"`
+	DType      string          `json:"dtype"`
+	Time       string          `json:"time,omitempty"` // numpy's name of a datetime64 or timedelta64
+	Chunks     []int64         `json:"chunks"`
+	Shards     []int64         `json:"shards,omitempty"`
+	Attributes json.RawMessage `json:"attrs,omitempty"`
+	Dimensions []string        `json:"dimension_names,omitempty"`
+	Format     int             `json:"zarr_format"`
+	Notes      []string        `json:"notes,omitempty"`
+}
+
+func (o *arrayObject) about() any {
+	a := o.node.Array
+	about := arrayAbout{
+		Shape: append([]int64{}, a.Shape...), DType: a.DType.DType.String(), Chunks: append([]int64{}, a.Leaf().Chunk...),
+		Attributes: a.Attributes, Dimensions: a.DimensionNames, Format: a.Format, Notes: a.Notes,
+	}
+	if len(a.Levels) > 1 {
+		about.Shards = slices.Clone(a.Levels[0].Chunk)
+	}
+	if a.DType.Time != 0 {
+		about.Time = string(a.DType.Time) + "8"
+		if a.DType.Unit != "" {
+			about.Time += "[" + a.DType.Unit + "]"
+		}
+	}
+	return about
+}
+
+// readObject is the reading of one crop: a pipeline that makes one batch of it.
+type readObject struct{ p *pipeline.Pipeline }
+
+func openRead(ctx context.Context, l *library, r *request) (*readObject, error) {
+	a, err := lookup[*arrayObject](l, r.Array)
+	if err != nil {
+		return nil, err
+	}
+	box := r.Box.box()
+	shape := make([]int, len(box))
+	for i, s := range box {
+		shape[i] = int(s.Len())
+	}
+	p, err := pipeline.Open(ctx, pipeline.Config{
+		Arrays: []pipeline.ArrayRef{a.ref()}, Fields: []pipeline.Field{{Name: "data", Shape: shape}},
+		BatchSize: 1, Slots: 1, Reuse: pipeline.ReuseNone,
+	})
+	if err != nil {
+		return nil, nd.At(err, nd.Place{Array: a.uri})
+	}
+	return &readObject{p}, pushOne(ctx, p, box)
+}
+
+func (o *readObject) nextBatch(ctx context.Context) (delivery, error) {
+	b, err := o.p.Next(ctx)
+	if err != nil {
+		return delivery{}, err
+	}
+	return deliver(b, 1)
+}
+
+func (o *readObject) close() error { return o.p.Close() }

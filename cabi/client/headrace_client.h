@@ -1,0 +1,73 @@
+/* libheadrace_client: what the Python package needs in plain C, with the engine
+ * in this process or in another one. It knows nothing of the engine, links
+ * neither Go nor Python, and keeps no state but the three addresses given to
+ * hr_client_python.
+ *
+ * A slot stands for one batch that the engine has handed out. It is shared by
+ * the Python objects of the batch and by every tensor that a consumer still
+ * holds; the last to drop it sends the batch's token, eight bytes in host order,
+ * to the engine's release pipe. That may happen on any thread, without the GIL,
+ * and after the interpreter has ended.
+ *
+ * A pipe and not an eventfd: an eventfd adds up what is written, so two tokens
+ * written between two reads would come out as one number. The engine keeps both
+ * ends open until each token it gave out has come back, so a write never meets a
+ * closed pipe; and the tokens out at one time (the slots of a pipeline) are far
+ * fewer than a pipe holds, so it never meets a full one. */
+#ifndef HEADRACE_CLIENT_H
+#define HEADRACE_CLIENT_H
+
+#include <stdint.h>
+
+#define HR_CLIENT_API __attribute__((visibility("default")))
+
+/* Goes up with every change of this header. */
+enum { HR_CLIENT_ABI_VERSION = 1 };
+
+typedef struct hr_slot hr_slot;
+
+/* One tensor within a slot. */
+typedef struct {
+	void *data;           /* NULL if the tensor has no elements */
+	const int64_t *shape; /* ndim extents, copied */
+	int32_t ndim;
+	int32_t device_type; /* DLDeviceType */
+	int32_t device_id;
+	uint8_t code; /* DLDataTypeCode */
+	uint8_t bits;
+	uint16_t read_only; /* 0 or 1; told only by versioned tensors */
+} hr_view;
+
+HR_CLIENT_API int32_t hr_client_abi_version(void);
+
+/* hr_slot_new makes a slot with one reference and no token yet: dropped as it is,
+ * it sends nothing. NULL when memory is short. */
+HR_CLIENT_API hr_slot *hr_slot_new(int32_t release_fd);
+
+/* hr_slot_token is where the engine writes the token of the batch that it puts
+ * into the slot. The slot exists before the batch does, so that no signal between
+ * the two can lose a batch. */
+HR_CLIENT_API uint64_t *hr_slot_token(hr_slot *slot);
+
+HR_CLIENT_API void hr_slot_retain(hr_slot *slot);
+
+/* hr_slot_release drops a reference; with the last one it sends the token and
+ * frees the slot. In a forked child the count goes down, but nothing is sent: the
+ * batch is the parent's. */
+HR_CLIENT_API void hr_slot_release(hr_slot *slot);
+
+/* hr_slot_refs is the number of references, for tests. */
+HR_CLIENT_API int32_t hr_slot_refs(hr_slot *slot);
+
+/* hr_client_python takes the addresses of PyCapsule_New, PyCapsule_GetPointer
+ * and PyCapsule_IsValid. */
+HR_CLIENT_API void hr_client_python(void *capsule_new, void *capsule_get_pointer, void *capsule_is_valid);
+
+/* hr_capsule makes a DLPack capsule that holds one more reference of the slot:
+ * "dltensor_versioned", or "dltensor" where versioned is 0. Its reference goes
+ * with the tensor's deleter, or with the capsule if no consumer took it. The
+ * caller holds the GIL. NULL with a Python exception set, or NULL without one
+ * when memory is short. */
+HR_CLIENT_API void *hr_capsule(hr_slot *slot, const hr_view *view, int32_t versioned);
+
+#endif

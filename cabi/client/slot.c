@@ -1,0 +1,60 @@
+#define _POSIX_C_SOURCE 200809L
+
+#include "headrace_client.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct hr_slot {
+	_Atomic int32_t refs;
+	pid_t owner; /* the process that was given the batch */
+	int32_t release_fd;
+	uint64_t token; /* 0: no batch */
+};
+
+int32_t hr_client_abi_version(void) { return HR_CLIENT_ABI_VERSION; }
+
+hr_slot *hr_slot_new(int32_t release_fd)
+{
+	hr_slot *slot = malloc(sizeof *slot);
+	if (slot == NULL)
+		return NULL;
+	atomic_init(&slot->refs, 1);
+	slot->owner = getpid();
+	slot->release_fd = release_fd;
+	slot->token = 0;
+	return slot;
+}
+
+uint64_t *hr_slot_token(hr_slot *slot) { return &slot->token; }
+
+void hr_slot_retain(hr_slot *slot)
+{
+	/* Whoever adds a reference holds one: nothing has to be ordered. */
+	atomic_fetch_add_explicit(&slot->refs, 1, memory_order_relaxed);
+}
+
+int32_t hr_slot_refs(hr_slot *slot) { return atomic_load(&slot->refs); }
+
+static void send_token(int fd, uint64_t token)
+{
+	/* The deleter may run between a consumer's failing call and its look at errno. */
+	int saved = errno;
+	ssize_t n;
+	do
+		n = write(fd, &token, sizeof token);
+	while (n < 0 && errno == EINTR);
+	errno = saved;
+}
+
+void hr_slot_release(hr_slot *slot)
+{
+	/* Every use of the memory by any holder comes before its reuse. */
+	if (atomic_fetch_sub_explicit(&slot->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	if (slot->token != 0 && slot->owner == getpid())
+		send_token(slot->release_fd, slot->token);
+	free(slot);
+}

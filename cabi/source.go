@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/pipeline"
+	"github.com/headrace/headrace/sampler"
+)
+
+// sourceSpec is a source of samples as Python describes it.
+type sourceSpec struct {
+	Kind   string       `json:"kind"` // random, grid or list
+	Fields []sourceSpan `json:"fields"`
+
+	Count   int64  `json:"count"` // random
+	Seed    uint64 `json:"seed"`
+	Weights string `json:"weights"`
+	Flips   []int  `json:"flips"`
+
+	Stride []int64 `json:"stride"` // grid
+	Tail   string  `json:"tail"`
+
+	Samples []listedSample `json:"samples"` // list
+}
+
+// sourceSpan is a field of a source: where it is cropped from.
+type sourceSpan struct {
+	Name   string   `json:"name"`
+	Arrays []string `json:"arrays"` // URIs and glob patterns
+	Shape  []int64  `json:"shape"`
+}
+
+// listedSample is a sample of a list, a crop for each field.
+type listedSample struct {
+	Flip  uint32       `json:"flip"`
+	Crops []listedCrop `json:"crops"`
+}
+
+// listedCrop names an array by its place in the field's list.
+type listedCrop struct {
+	Array int   `json:"array"`
+	Box   spans `json:"box"`
+}
+
+// sourceObject is a source with its arrays resolved.
+type sourceObject struct {
+	source sampler.Source
+	arrays []pipeline.ArrayRef
+	feeds  [][]int // field by field the arrays that it is cropped from
+}
+
+func (o *sourceObject) close() error { return nil }
+
+func (o *sourceObject) about() any {
+	return map[string]any{"len": o.source.Len(), "fingerprint": o.source.Fingerprint()}
+}
+
+// openSource reads the metadata of the arrays and makes the source.
+func openSource(ctx context.Context, spec *sourceSpec) (*sourceObject, error) {
+	if spec == nil {
+		return nil, nd.Errorf(nd.ErrBug, "the request has no source")
+	}
+	r := resolver{places: map[string]int{}}
+	fields := make([]sampler.Field, len(spec.Fields))
+	o := &sourceObject{}
+	for i, f := range spec.Fields {
+		arrays, err := r.resolve(ctx, f.Arrays)
+		if err != nil {
+			return nil, err
+		}
+		fields[i] = sampler.Field{Name: f.Name, Crop: f.Shape, Arrays: arrays}
+		feed := make([]int, len(arrays))
+		for k, a := range arrays {
+			feed[k] = a.Index
+		}
+		o.feeds = append(o.feeds, feed)
+	}
+	for _, a := range r.arrays {
+		o.arrays = append(o.arrays, pipeline.ArrayRef{URI: a.Name})
+	}
+	var err error
+	o.source, err = spec.source(fields, r.arrays)
+	return o, err
+}
+
+func (s *sourceSpec) source(fields []sampler.Field, arrays []sampler.Array) (sampler.Source, error) {
+	switch s.Kind {
+	case "random":
+		weight, err := sampler.ParseWeight(s.Weights)
+		if err != nil {
+			return nil, err
+		}
+		return sampler.NewRandom(sampler.RandomCrops{Fields: fields, Count: s.Count, Weight: weight, Seed: s.Seed, Flips: s.Flips})
+	case "grid":
+		tail, err := sampler.ParseGridTail(s.Tail)
+		if err != nil {
+			return nil, err
+		}
+		return sampler.NewGrid(sampler.GridCrops{Fields: fields, Stride: s.Stride, Tail: tail})
+	case "list":
+		return sampler.NewList(sampler.CropList{Arrays: arrays, Samples: s.crops(fields)})
+	}
+	return nil, nd.Errorf(nd.ErrBug, "there is no source of kind %q", s.Kind)
+}
+
+func (s *sourceSpec) crops(fields []sampler.Field) [][]sampler.Crop {
+	all := make([][]sampler.Crop, len(s.Samples))
+	for i, sample := range s.Samples {
+		all[i] = make([]sampler.Crop, len(sample.Crops))
+		for f, c := range sample.Crops {
+			all[i][f] = sampler.Crop{Array: fields[f].Arrays[c.Array].Index, Box: c.Box.box(), Flip: sample.Flip}
+		}
+	}
+	return all
+}
+
+// resolver gives each distinct URI a number and reads its metadata once.
+type resolver struct {
+	arrays []sampler.Array
+	places map[string]int
+}
+
+func (r *resolver) resolve(ctx context.Context, patterns []string) ([]sampler.Array, error) {
+	var list []sampler.Array
+	for _, pattern := range patterns {
+		uris, err := expand(pattern)
+		if err != nil {
+			return nil, err
+		}
+		for _, uri := range uris {
+			a, err := r.array(ctx, uri)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, a)
+		}
+	}
+	return list, nil
+}
+
+func (r *resolver) array(ctx context.Context, uri string) (sampler.Array, error) {
+	if i, ok := r.places[uri]; ok {
+		return r.arrays[i], nil
+	}
+	o, err := openArray(ctx, uri, "")
+	if err != nil {
+		return sampler.Array{}, err
+	}
+	meta := o.node.Array
+	a := sampler.Array{Index: len(r.arrays), Name: uri, Shape: meta.Shape, Canonical: meta.Canonical()}
+	r.places[uri] = a.Index
+	r.arrays = append(r.arrays, a)
+	return a, o.close()
+}
+
+// expand lists what a glob pattern matches, sorted; anything else is itself. A
+// path that exists is taken literally, whatever its characters.
+func expand(pattern string) ([]string, error) {
+	if strings.Contains(pattern, "://") || !strings.ContainsAny(pattern, "*?[") {
+		return []string{pattern}, nil
+	}
+	if _, err := os.Stat(pattern); err == nil {
+		return []string{pattern}, nil
+	}
+	found, err := filepath.Glob(pattern)
+	if err != nil {
+		return nil, nd.Errorf(nd.ErrConfig, "pattern %q: %w", pattern, err)
+	}
+	if len(found) == 0 {
+		return nil, nd.Errorf(nd.ErrNotFound, "nothing matches %q: %w", pattern, fs.ErrNotExist)
+	}
+	return found, nil
+}

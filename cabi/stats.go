@@ -1,0 +1,42 @@
+package main
+
+import "github.com/headrace/headrace/pipeline"
+
+// stageStats is pipeline.Stage as Python sees it.
+type stageStats struct {
+	Name     string  `json:"name"`
+	Count    int64   `json:"count"`
+	BusyMS   float64 `json:"busy_ms"`
+	BytesIn  int64   `json:"bytes_in"`
+	BytesOut int64   `json:"bytes_out"`
+}
+
+// stats is pipeline.Stats as Python sees it.
+type stats struct {
+	Stages           []stageStats `json:"stages"`
+	Samples          int64        `json:"samples"`
+	Batches          int64        `json:"batches"`
+	SamplesFailed    int64        `json:"samples_failed"`
+	Waves            int64        `json:"waves"`
+	ChunkUses        int64        `json:"chunk_uses"`
+	ChunksDecoded    int64        `json:"chunks_decoded"`
+	ChunksReused     int64        `json:"chunks_reused"`
+	ChunksMissing    int64        `json:"chunks_missing"`
+	IndexHits        int64        `json:"index_hits"`
+	IndexMisses      int64        `json:"index_misses"`
+	HostBytes        int64        `json:"host_bytes"`
+	PeakDecodedBytes int64        `json:"peak_decoded_bytes"`
+}
+
+func statsOf(s pipeline.Stats) stats {
+	out := stats{
+		Samples: s.Samples, Batches: s.Batches, SamplesFailed: s.SamplesFailed, Waves: s.Waves,
+		ChunkUses: s.ChunkUses, ChunksDecoded: s.ChunksDecoded, ChunksReused: s.ChunksReused, ChunksMissing: s.ChunksMissing,
+		IndexHits: s.IndexHits, IndexMisses: s.IndexMisses,
+		HostBytes: s.HostBytes, PeakDecodedBytes: s.PeakDecodedBytes,
+	}
+	for _, st := range s.Stages() {
+		out.Stages = append(out.Stages, stageStats{st.Name, st.Count, st.Busy.Seconds() * 1e3, st.In, st.Out})
+	}
+	return out
+}

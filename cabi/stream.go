@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/pipeline"
+)
+
+// stream is an object that gives batches.
+type stream interface {
+	object
+	// nextBatch waits for a batch; a context that ends loses none. io.EOF is the
+	// end of an epoch, or of what was finished.
+	nextBatch(ctx context.Context) (delivery, error)
+}
+
+// delivery is a batch and what is said about it beyond the batch itself.
+type delivery struct {
+	batch  *pipeline.Batch
+	weight float64
+	errors []byte // JSON of the samples that were skipped or filled, nil for none
+}
+
+// sampleNote is a sample that was skipped or filled.
+type sampleNote struct {
+	ID      int64  `json:"id"`
+	Kind    string `json:"kind"`
+	Message string `json:"message"`
+}
+
+func deliver(b *pipeline.Batch, weight float64) (delivery, error) {
+	d := delivery{batch: b, weight: weight}
+	if len(b.Errs()) == 0 {
+		return d, nil
+	}
+	var list []sampleNote
+	for _, err := range b.Errs() {
+		note := sampleNote{Message: err.Error()}
+		_, note.Kind = kindOf(err)
+		var s *pipeline.SampleError
+		if errors.As(err, &s) {
+			note.ID = s.ID
+		}
+		list = append(list, note)
+	}
+	var err error
+	d.errors, err = json.Marshal(list)
+	return d, err
+}
+
+// next waits for a batch of a stream and gives it a token. The batch is the
+// caller's once fill has told it the token.
+func (l *library) next(s stream, timeout time.Duration, fill func(d delivery, token uint64) error) (status, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	d, err := s.nextBatch(ctx)
+	switch {
+	case err == context.DeadlineExceeded: //nolint:errorlint // ours, as it is: a store's timeout comes wrapped
+		return again, nil
+	case errors.Is(err, io.EOF):
+		return ended, nil
+	case err != nil:
+		return failed, err
+	}
+	token := l.put(d.batch)
+	if err := fill(d, token); err != nil {
+		l.release(token)
+		return failed, err
+	}
+	return done, nil
+}
+
+// answerer is an object that can be asked for something by name.
+type answerer interface {
+	object
+	// answer gives a value that JSON can hold. The argument is a JSON value.
+	answer(ctx context.Context, method string, argument []byte) (any, error)
+}
+
+func answer(ctx context.Context, o answerer, method string, argument []byte) outcome {
+	value, err := o.answer(ctx, method, argument)
+	if err != nil {
+		return outcome{err: err}
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return outcome{err: nd.Errorf(nd.ErrBug, "answer of %s: %w", method, err)}
+	}
+	return outcome{json: text}
+}
+
+func noMethod(method string) error {
+	return nd.Errorf(nd.ErrBug, "there is no method %q", method)
+}

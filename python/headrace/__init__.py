@@ -1,0 +1,77 @@
+"""headrace streams crops of large nD arrays (zarr v2 and v3) into batches.
+
+A loader for training:
+
+    import headrace as hr
+
+    crops = hr.random_crops({"image": "a.zarr/0", "mask": "labels.zarr/0"}, shape=(64, 128, 128), count=100_000)
+    with hr.Loader(crops, batch_size=8, dtype={"image": "bf16", "mask": "u8"}) as loader:
+        for batch in loader:
+            x = batch["image"].torch()  # no copy
+
+`Pipeline` is the low-level form, `open` reads single crops as numpy does.
+
+Importing headrace loads no shared library: that happens on first use. From then
+on the engine belongs to the process; a child that is forked later gets a `Forked`
+error from every call.
+"""
+
+from __future__ import annotations
+
+from ._array import Array, open
+from ._batch import Batch, SampleError, Tensor
+from ._config import Config
+from ._dtype import Dtype
+from ._errors import (
+    IO,
+    Budget,
+    Bug,
+    Cancelled,
+    Closed,
+    ConfigError,
+    Corrupt,
+    Device,
+    Forked,
+    HeadraceError,
+    NotFound,
+    PoolStarved,
+    Shape,
+    Unsupported,
+)
+from ._loader import Loader
+from ._pipeline import Pipeline
+from ._sample import Sample
+from ._source import Crops, crop_list, grid_crops, random_crops
+from ._version import __version__
+
+__all__ = [
+    "IO",
+    "Array",
+    "Batch",
+    "Budget",
+    "Bug",
+    "Cancelled",
+    "Closed",
+    "Config",
+    "ConfigError",
+    "Corrupt",
+    "Crops",
+    "Device",
+    "Dtype",
+    "Forked",
+    "HeadraceError",
+    "Loader",
+    "NotFound",
+    "Pipeline",
+    "PoolStarved",
+    "Sample",
+    "SampleError",
+    "Shape",
+    "Tensor",
+    "Unsupported",
+    "__version__",
+    "crop_list",
+    "grid_crops",
+    "open",
+    "random_crops",
+]

@@ -1,0 +1,257 @@
+"""The settings of an engine."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, cast
+
+from ._dtype import Dtype
+from ._errors import ConfigError
+
+T = TypeVar("T")
+
+DtypeLike: TypeAlias = "Dtype | str | int"
+PerField: TypeAlias = "T | Mapping[str, T]"
+"""One value for every field, or one for each field by name."""
+
+Extents: TypeAlias = "Sequence[int]"
+Factors: TypeAlias = "float | Sequence[float]"
+
+PADS = ("error", "fill", "edge", "reflect")
+POLICIES = ("raise", "skip", "fill")
+REUSES = ("none", "batch", "window", "cache")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """What the batches of a pipeline look like, and what making them may cost.
+
+    `Config(shape=(128, 128, 128), batch_size=16, dtype="bf16")` is enough. Variants
+    come from `dataclasses.replace`. An impossible value raises ConfigError, which
+    is a ValueError, at once and names the field.
+    """
+
+    shape: PerField[Extents]
+    """Extents of a crop along the axes of its array."""
+    batch_size: int
+    """Samples in a batch."""
+    dtype: PerField[DtypeLike | None] = None
+    """Element type of the tensors; None keeps the type of the arrays."""
+    axes: PerField[Extents | None] = None
+    """Order of the axes in the tensor: axis i, after the batch axis, is axis axes[i] of the array."""
+    pad: PerField[str] = "error"
+    """For the part of a box outside its array: "error", "fill", "edge" or "reflect"."""
+    pad_value: PerField[float] = 0.0
+    """What "fill" writes, in output units."""
+    scale: PerField[Factors | None] = None
+    """Every value v becomes v * scale + offset, before the conversion to dtype.
+    A list has one entry for each array of the field."""
+    offset: PerField[Factors | None] = None
+    """See scale."""
+    on_error: str = "raise"
+    """For a bad sample: "raise" an exception in place of its batch, "skip" the sample,
+    or "fill" it with the arrays' fill value."""
+    lookahead: int | None = None
+    """Samples planned ahead, within which a chunk is decoded once. Default 4 x batch_size."""
+    slots: int | None = None
+    """Batches that can exist at once: in the making, ready or held. Default 3."""
+    readers: int | None = None
+    """Goroutines that read. Default 4."""
+    workers: int | None = None
+    """Goroutines that decode. Default: the cores of this rank."""
+    host_bytes: int | None = None
+    """Cap on host memory. Default: what the other settings need."""
+    decoded_bytes: int | None = None
+    """Cap on decoded chunks kept for later uses. Default 256 MiB."""
+    reuse: str = "window"
+    """How long a decoded chunk is kept: "none", "batch", "window" or "cache"."""
+    reader: str = ""
+    """How files are read; "" is the best way there is."""
+    verify: bool = True
+    """Check the checksums that the formats carry."""
+
+    def __post_init__(self) -> None:
+        put = _setter(self)
+        put("shape", _per_field("shape", self.shape, _shape))
+        put("batch_size", count("batch_size", self.batch_size))
+        put("dtype", _per_field("dtype", self.dtype, _dtype))
+        put("axes", _per_field("axes", self.axes, _axes))
+        put("pad", _per_field("pad", self.pad, _choice(PADS)))
+        put("pad_value", _per_field("pad_value", self.pad_value, _number))
+        put("scale", _per_field("scale", self.scale, _factors))
+        put("offset", _per_field("offset", self.offset, _factors))
+        put("on_error", _choice(POLICIES)("on_error", self.on_error))
+        put("reuse", _choice(REUSES)("reuse", self.reuse))
+        for name in ("lookahead", "slots", "readers", "workers", "host_bytes", "decoded_bytes"):
+            value = getattr(self, name)
+            put(name, None if value is None else count(name, value))
+        if self.lookahead is not None and self.lookahead < self.batch_size:
+            raise ConfigError(f"lookahead is {self.lookahead}, must be at least batch_size {self.batch_size}")
+
+    def field_names(self) -> tuple[str, ...] | None:
+        """The fields that a setting names, in the order of shape's mapping; None if none does."""
+        names: dict[str, None] = {}
+        for f in dataclasses.fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, Mapping):
+                names |= dict.fromkeys(cast("Mapping[str, Any]", value))
+        return tuple(names) or None
+
+
+class Options(TypedDict, total=False):
+    """The settings of Config that Loader takes too; see there."""
+
+    axes: PerField[Extents | None]
+    pad: PerField[str]
+    pad_value: PerField[float]
+    scale: PerField[Factors | None]
+    offset: PerField[Factors | None]
+    on_error: str
+    lookahead: int | None
+    slots: int | None
+    readers: int | None
+    workers: int | None
+    host_bytes: int | None
+    decoded_bytes: int | None
+    reuse: str
+    reader: str
+    verify: bool
+
+
+def describe(config: Config, names: Sequence[str]) -> dict[str, Any]:
+    """The config as the engine reads it, for fields of these names."""
+    unknown = set(config.field_names() or ()) - set(names)
+    if unknown:
+        raise ConfigError(f"the config names the field {sorted(unknown)[0]!r}; the fields are {list(names)}")
+    return {
+        "fields": [_describe_field(config, name) for name in names],
+        "batch_size": config.batch_size,
+        "on_error": config.on_error,
+        "lookahead": config.lookahead or 0,
+        "slots": config.slots or 0,
+        "readers": config.readers or 0,
+        "workers": config.workers or 0,
+        "host_bytes": config.host_bytes or 0,
+        "decoded_bytes": config.decoded_bytes or 0,
+        "reuse": config.reuse,
+        "reader": config.reader,
+        "verify": config.verify,
+    }
+
+
+def _describe_field(config: Config, name: str) -> dict[str, Any]:
+    dtype = of_field(config.dtype, name, None)
+    return {
+        "name": name,
+        "shape": of_field(config.shape, name, ()),
+        "dtype": "" if dtype is None else Dtype.of(dtype).short,
+        "axes": of_field(config.axes, name, None),
+        "pad": of_field(config.pad, name, "error"),
+        "pad_value": repr(of_field(config.pad_value, name, 0.0)),  # JSON has no nan
+        "scale": of_field(config.scale, name, None),
+        "offset": of_field(config.offset, name, None),
+    }
+
+
+def of_field(value: PerField[T], name: str, missing: T) -> T:
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, T]", value).get(name, missing)
+    return value
+
+
+def _setter(config: Config) -> Callable[[str, Any], None]:
+    return lambda name, value: object.__setattr__(config, name, value)
+
+
+def _per_field(name: str, value: Any, check: Callable[[str, Any], Any]) -> Any:
+    if not isinstance(value, Mapping):
+        return check(name, value)
+    by_field = cast("Mapping[Any, Any]", value)
+    for key in by_field:
+        if not isinstance(key, str) or not key:
+            raise ConfigError(f"{name}: {key!r} is no name of a field")
+    return {key: check(f"{name}[{key!r}]", v) for key, v in by_field.items()}
+
+
+def count(name: str, value: Any) -> int:
+    try:
+        n = operator.index(value)
+    except TypeError:
+        raise ConfigError(f"{name} is {value!r}, must be an integer") from None
+    if n < 1 or n >= 2**63 or isinstance(value, bool):
+        raise ConfigError(f"{name} is {value!r}, must be at least 1")
+    return n
+
+
+def _shape(name: str, value: Any) -> tuple[int, ...]:
+    try:
+        extents: list[Any] = list(value)
+    except TypeError:
+        raise ConfigError(f"{name} is {value!r}, must list the extents of a crop") from None
+    if len(extents) > 32:
+        raise ConfigError(f"{name} has {len(extents)} axes, at most 32")
+    return tuple(count(f"{name}[{i}]", n) for i, n in enumerate(extents))
+
+
+def _axes(name: str, value: Any) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    try:
+        axes = tuple(operator.index(a) for a in value)
+    except TypeError:
+        raise ConfigError(f"{name} is {value!r}, must list axes") from None
+    if sorted(axes) != list(range(len(axes))):
+        raise ConfigError(f"{name} {axes} is not a permutation of {len(axes)} axes")
+    return axes
+
+
+def _dtype(name: str, value: Any) -> Dtype | None:
+    if value is None:
+        return None
+    try:
+        return Dtype.of(value)
+    except (ValueError, TypeError) as e:
+        raise ConfigError(f"{name}: {e}") from None
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, (str, bytes)):
+        raise ConfigError(f"{name} is {value!r}, must be a number")
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name} is {value!r}, must be a number") from None
+
+
+def _factors(name: str, value: Any) -> float | tuple[float, ...] | None:
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple)):
+        return tuple(_finite(f"{name}[{i}]", v) for i, v in enumerate(cast("Sequence[Any]", value)))
+    return _finite(name, value)
+
+
+def _finite(name: str, value: Any) -> float:
+    x = _number(name, value)
+    if not math.isfinite(x):
+        raise ConfigError(f"{name} is {x}, must be finite")
+    return x
+
+
+def _choice(choices: Sequence[str]) -> Callable[[str, Any], str]:
+    def check(name: str, value: Any) -> str:
+        text = value.lower() if isinstance(value, str) else value
+        if text not in choices:
+            raise ConfigError(f"{name} is {value!r}: one of {', '.join(choices)}")
+        return text
+
+    return check
+
+
+if TYPE_CHECKING:
+    # Options repeats the fields of Config: this line fails to check when they part.
+    def _options_fit(o: Options) -> Config:  # pyright: ignore[reportUnusedFunction]
+        return Config(shape=(1,), batch_size=1, **o)

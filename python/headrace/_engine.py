@@ -1,0 +1,72 @@
+"""What everything with a handle in the engine has in common."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import Any, NoReturn
+
+from ._errors import Closed, ConfigError
+from ._library import library
+
+
+class Engine:
+    """A handle, closed once."""
+
+    def __init__(self, what: dict[str, Any]) -> None:
+        self._handle = 0
+        self._library = library()
+        self._handle, self._about = self._library.open(what)
+
+    @property
+    def closed(self) -> bool:
+        """Whether close was called."""
+        return self._handle == 0
+
+    def close(self) -> None:
+        """Cancels what is under way and frees the engine's memory. May be called twice, and from any thread.
+
+        What waits in another thread raises Closed. Batches and tensors that are
+        held stay valid.
+        """
+        handle, self._handle = self._handle, 0
+        if handle:
+            self._library.close(handle)
+
+    def _open_handle(self) -> int:
+        self._library.check_process()
+        if self._handle == 0:
+            raise Closed(f"this {type(self).__name__} was closed")
+        return self._handle
+
+    def _ask(self, method: str, argument: Any = None) -> Any:
+        return self._library.ask(self._open_handle(), method, argument)
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        handle, self._handle = getattr(self, "_handle", 0), 0
+        if handle and self._library.alive():
+            self._library.close(handle, wait=False)
+
+    def __reduce__(self) -> NoReturn:
+        name = type(self).__name__
+        raise TypeError(f"a {name} belongs to its process and cannot be pickled: open it where it is used")
+
+
+def device_name(device: str | int | None) -> str:
+    """The engine's name of a device: "" for the default, "cpu", "cuda:N"."""
+    if device is None:
+        return ""
+    if isinstance(device, int) and not isinstance(device, bool) and device >= 0:
+        return f"cuda:{device}"
+    text = str(device).lower()  # a torch.device too
+    if text == "cpu" or (text.startswith("cuda:") and text[5:].isdigit()):
+        return text
+    raise ConfigError(f'device is {device!r}: "cpu", "cuda:N" or N')
+
+
+def environment() -> dict[str, str]:
+    """The environment for the engine: Go sees only what the process started with."""
+    return dict(os.environ)

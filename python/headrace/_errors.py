@@ -1,0 +1,119 @@
+"""The exceptions of headrace: one for each kind of failure that the engine tells apart."""
+
+from __future__ import annotations
+
+
+class HeadraceError(Exception):
+    """Base of everything that headrace raises, save for wrong argument types.
+
+    `kind` is the engine's name of the kind of failure, for example "corrupt".
+    The message tells what failed, where (array, chunk, file, byte range) and what
+    to do about it.
+    """
+
+    kind = "error"
+
+
+class Corrupt(HeadraceError):
+    """The stored bytes contradict the format or their checksum."""
+
+    kind = "corrupt"
+
+
+class Unsupported(HeadraceError):
+    """The data or the request is legal, but this version of headrace does not do it."""
+
+    kind = "unsupported"
+
+
+class NotFound(HeadraceError, FileNotFoundError):
+    """There is no array, group or file of this name. Also a FileNotFoundError."""
+
+    kind = "not_found"
+
+
+class Shape(HeadraceError, ValueError):
+    """Rank, shape, box or dtype does not fit the array or the field. Also a ValueError."""
+
+    kind = "shape"
+
+
+class IO(HeadraceError, OSError):
+    """The storage failed; the same read may work later. Also an OSError."""
+
+    kind = "io"
+
+
+class Device(HeadraceError):
+    """The GPU or its driver failed."""
+
+    kind = "device"
+
+
+class Closed(HeadraceError):
+    """The object was used after it was closed or released."""
+
+    kind = "closed"
+
+
+class Budget(HeadraceError):
+    """The work does not fit a limit of the config; the message has the numbers."""
+
+    kind = "budget"
+
+
+class ConfigError(HeadraceError, ValueError):
+    """A setting has an impossible value; the message names it. Also a ValueError."""
+
+    kind = "config"
+
+
+class Bug(HeadraceError):
+    """The engine broke one of its own rules. Nothing more works in this process."""
+
+    kind = "bug"
+
+
+class PoolStarved(HeadraceError, TimeoutError):
+    """No batch came within the timeout. Nothing is lost: ask again. Also a TimeoutError."""
+
+    kind = "starved"
+
+
+class Forked(HeadraceError):
+    """The engine was loaded before this process was forked; it does not work in the child.
+
+    Use headrace in the child only if the parent did not, or start the child with
+    the "spawn" or "forkserver" method.
+    """
+
+    kind = "forked"
+
+
+class Cancelled(HeadraceError):
+    """The call was cancelled from another thread."""
+
+    kind = "cancelled"
+
+
+_BY_KIND: dict[str, type[HeadraceError]] = {
+    cls.kind: cls
+    for cls in (
+        Corrupt,
+        Unsupported,
+        NotFound,
+        Shape,
+        IO,
+        Device,
+        Closed,
+        Budget,
+        ConfigError,
+        Bug,
+        Cancelled,
+    )
+}
+
+
+def error_of(kind: str, message: str) -> HeadraceError:
+    """The exception for a kind as the engine names it."""
+    return _BY_KIND.get(kind, Bug)(message)

@@ -1,0 +1,142 @@
+"""The low-level form: samples are pushed, batches are popped."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
+
+from ._batch import Batch
+from ._config import Config, describe
+from ._engine import Engine, device_name
+from ._errors import ConfigError, PoolStarved
+from ._feed import Arrays, Feed
+from ._library import END, OK, STEP_MS
+from ._sample import DEFAULT_FIELD, Path, Sample, uri_of
+
+
+class Pipeline(Engine):
+    """An engine that turns pushed samples into batches.
+
+    >>> import headrace as hr
+    >>> config = hr.Config(shape=(4, 4), batch_size=2, dtype="f32")
+    >>> with hr.Pipeline(config) as p:
+    ...     p.push(hr.Sample("demo.zarr", [(i, i + 4), (0, 4)]) for i in range(5))
+    ...     for batch in p.batches():
+    ...         print(batch.ids, batch.numpy().shape)
+    (0, 1) (2, 4, 4)
+    (2, 3) (2, 4, 4)
+    (4,) (1, 4, 4)
+
+    `device` is "cpu", "cuda:N" or N; None is the rank's GPU if there is one.
+    `fields` names the tensors of a batch in their order; by default they are the
+    fields that the config names, or one called "data". `arrays` names arrays that
+    samples will come from, for all fields or field by field. Samples may name
+    others, but each batch that does makes the engine start anew with cold caches:
+    name here what you know.
+
+    Raises ConfigError for settings that cannot work, before any I/O. What is wrong
+    with a sample or its data comes out of `pop`.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        device: str | int | None = None,
+        fields: Iterable[str] | None = None,
+        arrays: Iterable[Path] | Mapping[str, Iterable[Path]] = (),
+    ) -> None:
+        names = tuple(fields) if fields is not None else config.field_names() or (DEFAULT_FIELD,)
+        if not names:
+            raise ConfigError("fields is empty")
+        pairs = [(name, uri_of(a, "arrays")) for name, paths in _by_field(arrays, names) for a in paths]
+        known = Arrays(names, {}, frozenset()).with_pairs(pairs)
+        what = describe(config, names) | {"open": "pipeline", "device": device_name(device), "arrays": known.describe()}
+        super().__init__(what)
+        self.config = config
+        self.fields = names
+        self._feed = Feed(self._library, config, names, known)
+
+    def __enter__(self) -> Pipeline:
+        self._open_handle()
+        return self
+
+    @property
+    def pending(self) -> bool:
+        """Whether samples that were pushed wait for room in the engine."""
+        return self._feed.pending
+
+    def push(self, samples: Iterable[Sample] | Sample) -> None:
+        """Adds samples. They are taken from the iterable as batches are popped, so it may be endless.
+
+        Several pushes follow one another.
+        """
+        handle = self._open_handle()
+        self._feed.add(iter((samples,) if isinstance(samples, Sample) else samples))
+        self._feed.run(handle, self._ask)
+
+    def finish(self) -> None:
+        """Says that what was pushed is all for now: the last batch may be short, then `pop` raises EOFError once."""
+        handle = self._open_handle()
+        self._feed.add(None)
+        self._feed.run(handle, self._ask)
+
+    def discard(self) -> None:
+        """Drops everything that was pushed and not popped. Caches stay."""
+        self._open_handle()
+        self._feed.clear()
+        self._ask("discard")
+
+    def pop(self, timeout: float | None = 30.0) -> Batch:
+        """The next batch, in the order of the samples.
+
+        Raises PoolStarved after `timeout` seconds without one (None waits for ever),
+        Closed if the pipeline is closed meanwhile, EOFError at a `finish`, and the
+        error of a bad sample in place of its batch; the pipeline goes on after that.
+        """
+        room = self._library.room(len(self.fields), self.config.batch_size)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            handle = self._open_handle()
+            self._feed.run(handle, self._ask)
+            left = STEP_MS if deadline is None else max(0, min(STEP_MS, round((deadline - time.monotonic()) * 1e3)))
+            status = self._library.next(handle, room, left)
+            if status == OK:
+                return Batch(self._library, room, self.fields)
+            if status == END:
+                raise EOFError("everything that was pushed before finish() has been popped")
+            if deadline is not None and time.monotonic() >= deadline:
+                raise PoolStarved(f"no batch within {timeout} s, after {self._feed.count} samples were pushed")
+
+    def stats(self) -> dict[str, Any]:
+        """What the engine has done so far: counters, and `stages` in the order of the data."""
+        return self._ask("stats")
+
+    def batches(self, n: int | None = None) -> Iterator[Batch]:
+        """The next n batches; None: all of what was pushed, the last one short if need be."""
+        if n is not None:
+            for _ in range(n):
+                yield self.pop(None)
+            return
+        self.finish()
+        while True:
+            try:
+                batch = self.pop(None)
+            except EOFError:
+                return
+            yield batch
+
+
+def _by_field(arrays: Iterable[Path] | Mapping[str, Iterable[Path]], names: tuple[str, ...]) -> list[tuple[str, list[Path]]]:
+    if isinstance(arrays, (str, os.PathLike)):
+        raise ConfigError(f"arrays is {arrays!r}, must be a list of arrays")
+    if not isinstance(arrays, Mapping):
+        paths = list(arrays)
+        return [(name, paths) for name in names]
+    by_field = cast("Mapping[str, Iterable[Path]]", arrays)
+    unknown = set(by_field) - set(names)
+    if unknown:
+        raise ConfigError(f"arrays names the field {sorted(unknown)[0]!r}; the fields are {list(names)}")
+    return [(name, list(paths)) for name, paths in by_field.items()]

@@ -1,0 +1,202 @@
+"""Crop sources: which samples there are. A loader decides on their order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+from ._config import Extents, PerField
+from ._errors import ConfigError
+from ._library import library
+from ._sample import DEFAULT_FIELD, Path, Sample, uri_of
+
+Arrays: TypeAlias = "Path | Sequence[Path]"
+"""One array, a list of arrays, or a glob pattern that matches arrays."""
+
+WEIGHTS = ("volume", "equal")
+TAILS = ("drop", "shift", "pad")
+
+
+class Crops:
+    """A finite, indexed set of samples: what `random_crops`, `grid_crops` and `crop_list` return.
+
+    It holds a description and no data, opens nothing until a loader or `len` needs
+    it, and can be pickled and sent to another process.
+    """
+
+    def __init__(self, kind: str, fields: dict[str, list[str]], shape: PerField[Extents], more: dict[str, Any]) -> None:
+        self.kind = kind
+        self.arrays = fields
+        """The arrays of each field as they were given."""
+        self.shape = shape
+        """Extents of a crop, or those of each field."""
+        self._more = more
+        self._about: dict[str, Any] | None = None
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the fields, in the order of the tensors of a batch."""
+        return tuple(self.arrays)
+
+    def describe(self) -> dict[str, Any]:
+        """The source as the engine reads it."""
+        shapes = self.shape if isinstance(self.shape, Mapping) else dict.fromkeys(self.arrays, self.shape)
+        fields = [{"name": n, "arrays": a, "shape": list(shapes[n])} for n, a in self.arrays.items()]
+        return {"kind": self.kind, "fields": fields} | self._more
+
+    def __len__(self) -> int:
+        """The number of samples; a grid opens its arrays for it."""
+        return int(self._opened()["len"])
+
+    @property
+    def fingerprint(self) -> str:
+        """A hex hash of the kind, the parameters and the metadata of the arrays; no path and no time enters it."""
+        return str(self._opened()["fingerprint"])
+
+    def __repr__(self) -> str:
+        return f"<headrace.{self.kind}_crops of {', '.join(self.arrays)}>"
+
+    def _opened(self) -> dict[str, Any]:
+        if self._about is None:
+            lib = library()
+            handle, about = lib.open({"open": "source", "source": self.describe()})
+            lib.close(handle, wait=False)
+            self._about = about
+            return about
+        return self._about
+
+
+def random_crops(
+    arrays: Arrays | Mapping[str, Arrays],
+    shape: PerField[Sequence[int]],
+    count: int,
+    *,
+    seed: int = 0,
+    weights: str = "volume",
+    flips: Sequence[int] = (),
+) -> Crops:
+    """Crops at random places, `count` of them; crop i is a function of `seed` and i alone.
+
+    `arrays` is a path or URI, a list of them, or a glob pattern; a mapping gives
+    several fields, whose lists are paired: crop i has the same place in the k-th
+    array of each field. `shape` has the extents of a crop along the axes of the
+    array, or is a mapping from field to extents: axes are then aligned at the last
+    one, and a smaller crop lies in the middle of a larger one. Arrays are drawn in
+    proportion to their volume, or all alike ("equal"). Along each of the axes
+    `flips`, counted from the end (-1 is the last), half of the crops are reversed.
+
+    Raises ConfigError (a ValueError) for an impossible argument. What is wrong with
+    the arrays comes out of the loader: NotFound, Shape if a crop does not fit.
+
+    >>> crops = random_crops({"image": "a.zarr", "mask": "b.zarr"}, shape=(64, 128, 128), count=1000)
+    >>> crops.fields, len(crops.arrays["image"])
+    (('image', 'mask'), 1)
+    """
+    if weights not in WEIGHTS:
+        raise ConfigError(f"weights is {weights!r}: one of {', '.join(WEIGHTS)}")
+    fields = _fields(arrays)
+    return Crops(
+        "random",
+        fields,
+        _shapes(shape, fields),
+        {
+            "count": _integer("count", count, 0),
+            "seed": _integer("seed", seed, 0),
+            "weights": weights,
+            "flips": [_integer(f"flips[{i}]", a, -32) for i, a in enumerate(flips)],
+        },
+    )
+
+
+def grid_crops(
+    arrays: Arrays | Mapping[str, Arrays],
+    shape: PerField[Sequence[int]],
+    *,
+    stride: Sequence[int] | None = None,
+    tail: str = "drop",
+) -> Crops:
+    """Crops on a regular grid: those of `shape` that start at multiples of `stride`, in C order.
+
+    `stride` defaults to `shape`, which tiles the array. Where the array does not
+    end with a crop, `tail` leaves the rest out ("drop"), moves the last crop back
+    inside ("shift"), or lets it reach beyond the end ("pad": the loader's `pad` must
+    then not be "error"). For `arrays` and `shape` see `random_crops`.
+    """
+    if tail not in TAILS:
+        raise ConfigError(f"tail is {tail!r}: one of {', '.join(TAILS)}")
+    fields = _fields(arrays)
+    steps = None if stride is None else [_integer(f"stride[{i}]", n, 1) for i, n in enumerate(stride)]
+    return Crops("grid", fields, _shapes(shape, fields), {"stride": steps, "tail": tail})
+
+
+def crop_list(samples: Iterable[Sample]) -> Crops:
+    """The given samples. All must have the same fields and, field by field, the same extents.
+
+    A batch names them by their place in the list: `Sample.id` is not used.
+
+    >>> crops = crop_list([Sample("a.zarr", [(0, 4), (0, 4)]), Sample("b.zarr", [(2, 6), (2, 6)])])
+    >>> crops.shape, crops.arrays
+    ({'data': (4, 4)}, {'data': ['a.zarr', 'b.zarr']})
+    """
+    fields: dict[str, list[str]] = {}
+    numbers: dict[tuple[str, str], int] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    rows: list[dict[str, Any]] = []
+    for i, sample in enumerate(samples):
+        if not isinstance(sample, Sample):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"samples[{i}] is {sample!r}, not a headrace.Sample")
+        if i == 0:
+            fields = {name: [] for name in sample.fields}
+        if set(sample.fields) != set(fields):
+            raise ConfigError(f"samples[{i}] has the fields {list(sample.fields)}, the first {list(fields)}")
+        crops: dict[str, Any] = {}
+        for name, uri, box in sample.crops:
+            shape = tuple(stop - start for start, stop in box)
+            if shapes.setdefault(name, shape) != shape:
+                raise ConfigError(f"samples[{i}] has the extents {shape} for {name!r}, the first {shapes[name]}")
+            if (name, uri) not in numbers:
+                numbers[name, uri] = len(fields[name])
+                fields[name].append(uri)
+            crops[name] = {"array": numbers[name, uri], "box": box}
+        rows.append({"flip": sample.flip_mask, "crops": [crops[n] for n in fields]})
+    if not rows:
+        raise ConfigError("samples is empty")
+    return Crops("list", fields, cast("dict[str, Extents]", shapes), {"samples": rows})
+
+
+def _fields(arrays: Arrays | Mapping[str, Arrays]) -> dict[str, list[str]]:
+    by_field = arrays if isinstance(arrays, Mapping) else {DEFAULT_FIELD: arrays}
+    if not by_field:
+        raise ConfigError("arrays is empty")
+    fields: dict[str, list[str]] = {}
+    for name, value in by_field.items():
+        if not name:
+            raise ConfigError("a field has an empty name")
+        paths = [value] if isinstance(value, (str, os.PathLike)) else list(value)
+        if not paths:
+            raise ConfigError(f"arrays[{name!r}] is empty")
+        fields[name] = [uri_of(p, f"arrays[{name!r}][{i}]") for i, p in enumerate(paths)]
+    return fields
+
+
+def _shapes(shape: PerField[Sequence[int]], fields: dict[str, list[str]]) -> PerField[Extents]:
+    if not isinstance(shape, Mapping):
+        return _extents("shape", shape)
+    if set(shape) != set(fields):
+        raise ConfigError(f"shape has the fields {sorted(shape)}, arrays {sorted(fields)}")
+    return {name: _extents(f"shape[{name!r}]", shape[name]) for name in fields}
+
+
+def _extents(name: str, shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(_integer(f"{name}[{i}]", n, 1) for i, n in enumerate(shape))
+
+
+def _integer(name: str, value: Any, least: int) -> int:
+    try:
+        n = value.__index__()
+    except AttributeError:
+        raise ConfigError(f"{name} is {value!r}, must be an integer") from None
+    if not least <= n < 2**63:
+        raise ConfigError(f"{name} is {n}, must be at least {least}")
+    return n
