@@ -77,7 +77,7 @@ func (c *Chain) Decode(dst, src []byte, s *Scratch) ([]byte, error) {
 	}
 	data, home := src, callers
 	for i, stage := range c.stages {
-		out, to := c.room(i, dst, s, home)
+		out, to := c.room(i, dst, data, s, home)
 		result, err := stage.Decode(out, data, s)
 		if err != nil {
 			return nil, err
@@ -101,14 +101,18 @@ const (
 )
 
 // room is where stage i writes: dst for the last stage, else the half of the
-// pipe that its input does not lie in.
-func (c *Chain) room(i int, dst []byte, s *Scratch, home int) (out []byte, to int) {
+// pipe that its input, data, does not lie in. A checksum before the last stage
+// writes nothing, and its result has room where it is.
+func (c *Chain) room(i int, dst, data []byte, s *Scratch, home int) (out []byte, to int) {
 	limit := len(dst)
 	if c.size >= 0 {
 		limit = c.size
 	}
 	if i == len(c.stages)-1 {
 		return dst[:limit], callers
+	}
+	if _, ok := c.stages[i].(checksum); ok {
+		return data, home
 	}
 	to = inPipe0
 	if home == inPipe0 {
@@ -119,8 +123,8 @@ func (c *Chain) room(i int, dst []byte, s *Scratch, home int) (out []byte, to in
 }
 
 // limit is the most bytes that stage i may give when the last may give final.
-// A stream that has to be decompressed further may be longer than its content,
-// but honest encoders keep that to a few bytes per block.
+// A stream that has to be decompressed further may be longer than its content:
+// by a few bytes per block, and by a sixth with snappy.
 func (c *Chain) limit(i, final int) int {
 	for j := len(c.stages) - 1; j > i; j-- {
 		encoded := -1
@@ -128,7 +132,7 @@ func (c *Chain) limit(i, final int) int {
 			encoded = stage.encodedSize(final)
 		}
 		if encoded < 0 {
-			encoded = 2*final + 64<<10
+			encoded = final + final/4 + 64<<10
 		}
 		final = encoded
 	}

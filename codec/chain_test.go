@@ -133,6 +133,25 @@ func TestChainSize(t *testing.T) {
 	wantKind(t, err, nd.ErrBug)
 }
 
+// Between stages there is room for the bytes that the chunk's size asks for, and
+// none for those of a checksum: a hostile stream cannot make the scratch grow.
+func TestChainScratchIsBounded(t *testing.T) {
+	zstd, crc := stage(t, "zstd", ""), stage(t, "crc32c", "")
+	const n = 1000
+	bomb := encodeAll(t, []Codec{crc, zstd, zstd, crc}, make([]byte, 10<<20))
+	s := NewScratch()
+	_, err := chain(t, n, crc, zstd, zstd, crc).Decode(make([]byte, n), bomb, s)
+	wantKind(t, err, nd.ErrCorrupt, "zstd")
+	if held := cap(s.pipe[0]) + cap(s.pipe[1]); held > 2*n+160<<10 {
+		t.Errorf("the scratch holds %d bytes for a chunk of %d", held, n)
+	}
+	s.Close()
+	_, err = chain(t, n, crc, crc).Decode(make([]byte, n), encodeAll(t, []Codec{crc, crc}, ramp(n)), s)
+	if err != nil || s.pipe[0] != nil || s.pipe[1] != nil {
+		t.Errorf("checksums alone: %v, %d bytes in the scratch", err, cap(s.pipe[0])+cap(s.pipe[1]))
+	}
+}
+
 func TestChecksum(t *testing.T) {
 	crc := stage(t, "crc32c", "")
 	s := NewScratch()
