@@ -10,15 +10,16 @@ import (
 	"github.com/headrace/headrace/sampler"
 )
 
-// ahead is the part of an epoch that is under way: what the pipeline was given
-// and has not returned.
+// ahead is what is under way: what the pipeline was given and has not returned.
+// At the end of an epoch it goes on with the next, so that an epoch does not begin
+// with an idle pipeline.
 type ahead struct {
 	source sampler.Source
 	id     rank.Identity
 
 	stream sampler.Stream
 	order  *sampler.Order
-	epoch  int64
+	epoch  int64 // of the step to push next
 	next   int64 // step to push next
 
 	samples []sampler.Sample // of step next; kept while there is no room for them
@@ -27,12 +28,12 @@ type ahead struct {
 	unsure  bool             // Discard was begun and did not return: what is under way is not known
 }
 
-// restart begins anew at a step, with nothing under way.
+// restart makes a step the next to push.
 func (a *ahead) restart(stream sampler.Stream, epoch, step int64) {
 	*a = ahead{source: a.source, id: a.id, stream: stream, order: stream.Order(epoch), epoch: epoch, next: step}
 }
 
-// fill pushes batches until the pipeline's look-ahead is full or the epoch ends.
+// fill pushes batches until the pipeline's look-ahead is full.
 // It never waits.
 func (a *ahead) fill(pipe *pipeline.Pipeline) error {
 	// PushBatch looks for room before it looks at the context: with one that has
@@ -50,11 +51,17 @@ func (a *ahead) fill(pipe *pipeline.Pipeline) error {
 	}
 }
 
-// push pushes the next batch of the epoch; false if there is none, or if the
-// pipeline refused it.
+// at reports whether nothing is under way for a loader that is at this step.
+func (a *ahead) at(epoch, step int64) bool { return a.epoch == epoch && a.next == step }
+
+// push pushes the next batch; false if the pipeline refused it or no epoch has
+// any.
 func (a *ahead) push(ctx context.Context, pipe *pipeline.Pipeline) (bool, error) {
-	if a.refused != nil || a.next >= a.stream.Steps() {
+	if a.refused != nil || a.stream.Steps() == 0 {
 		return false, nil
+	}
+	if a.next >= a.stream.Steps() {
+		a.restart(a.stream, a.epoch+1, 0)
 	}
 	if !a.made {
 		a.samples, a.made = a.batch(a.next), true

@@ -92,10 +92,10 @@ func (l *Loader) Next(ctx context.Context) (*pipeline.Batch, error) {
 		}
 	}
 	if step >= stream.Steps() {
-		l.moveTo(stream, epoch+1, 0)
+		l.setPosition(stream, epoch+1, 0)
 		return nil, io.EOF
 	}
-	if l.ahead.next == step {
+	if l.ahead.at(epoch, step) {
 		// Nothing is under way, so there is room, or will be.
 		if _, err := l.ahead.push(ctx, pipe); err != nil {
 			return nil, err
@@ -104,7 +104,7 @@ func (l *Loader) Next(ctx context.Context) (*pipeline.Batch, error) {
 	if err := l.ahead.fill(pipe); err != nil {
 		return nil, err
 	}
-	batch, err := l.take(ctx, pipe, step)
+	batch, err := l.take(ctx, pipe, epoch, step)
 	if err == nil {
 		// Work for the time in which the trainer computes. Trouble shows at the next
 		// call.
@@ -114,8 +114,8 @@ func (l *Loader) Next(ctx context.Context) (*pipeline.Batch, error) {
 }
 
 // take waits for the batch of a step and counts it as returned.
-func (l *Loader) take(ctx context.Context, pipe *pipeline.Pipeline, step int64) (*pipeline.Batch, error) {
-	if l.ahead.next == step {
+func (l *Loader) take(ctx context.Context, pipe *pipeline.Pipeline, epoch, step int64) (*pipeline.Batch, error) {
+	if l.ahead.at(epoch, step) {
 		err := l.ahead.refused
 		l.ahead.pass()
 		l.advance()
@@ -227,8 +227,12 @@ func (l *Loader) reset(ctx context.Context, pipe *pipeline.Pipeline, stream samp
 
 // moveTo makes step the next to return. Nothing may be under way.
 func (l *Loader) moveTo(stream sampler.Stream, epoch, step int64) {
+	l.setPosition(stream, epoch, step)
+	l.ahead.restart(stream, epoch, step)
+}
+
+func (l *Loader) setPosition(stream sampler.Stream, epoch, step int64) {
 	l.mu.Lock()
 	l.mu.stream, l.mu.epoch, l.mu.step = stream, epoch, step
 	l.mu.Unlock()
-	l.ahead.restart(stream, epoch, step)
 }

@@ -146,8 +146,29 @@ func TestPushesAhead(t *testing.T) {
 		t.Errorf("%d samples were pushed, want the look-ahead of 40 and what was dispatched of it", n)
 	}
 	epoch(t, l)
-	if n := source.made.Load(); n != source.Len() {
-		t.Errorf("%d samples made, want each of %d once", n, source.Len())
+	for e := range int64(2) {
+		if e > 0 {
+			epoch(t, l)
+		}
+		if n := source.made.Load() - (e+1)*source.Len(); n < 40 || n > 40+5*6 {
+			t.Errorf("after epoch %d, %d samples of the next were pushed, want the look-ahead of 40 and what was dispatched of it", e, n)
+		}
+	}
+}
+
+// An epoch that SetEpoch chose instead of the one that was begun ahead is served
+// whole, and nothing of the other.
+func TestSetEpochAtTheSeam(t *testing.T) {
+	source, cfg := grid(t, 50), config(store.NewMemory(objects(50)))
+	cfg.Shuffle = true
+	l := open(t, rank.Single(), source, cfg)
+	s := stream(source, cfg, 1)
+	same(t, "first", epoch(t, l), want(s, 0, 0, 1))
+	for _, e := range []int64{7, 0, 1} {
+		if err := l.SetEpoch(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		same(t, "chosen", epoch(t, l), want(s, e, 0, 1))
 	}
 }
 
