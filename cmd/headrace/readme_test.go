@@ -1,0 +1,223 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// block is a fenced block of the README and the mark above it, which says how it
+// is tested.
+type block struct{ mark, language, text string }
+
+var (
+	fence  = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
+	marked = regexp.MustCompile(`<!-- test: (\w+) -->\s*$`)
+	link   = regexp.MustCompile(`\]\(([^)#]+)\)`)
+)
+
+func readme(t *testing.T) (string, []block) {
+	t.Helper()
+	data, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
+	var blocks []block
+	for _, at := range fence.FindAllStringSubmatchIndex(text, -1) {
+		b := block{language: text[at[2]:at[3]], text: text[at[4]:at[5]]}
+		if m := marked.FindStringSubmatch(text[:at[0]]); m != nil {
+			b.mark = m[1]
+		}
+		blocks = append(blocks, b)
+	}
+	return text, blocks
+}
+
+// Everything that the README shows is run: the python block by
+// python/tests/test_readme.py against the wheel, all others here. What the first
+// screen promises stands on the first screen.
+func TestReadme(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the examples of the README take a quarter of a minute")
+	}
+	text, blocks := readme(t)
+	var marks []string
+	for _, b := range blocks {
+		marks = append(marks, b.mark)
+		switch b.mark {
+		case "make":
+			makeTargets(t, b.text)
+		case "wheel":
+			wheel(t, b.text)
+		case "module":
+			module(t, b.text)
+		case "shell":
+			shell(t, b.text)
+		case "go":
+			goProgram(t, b.text)
+		case "python":
+		default:
+			t.Errorf("a block has no test (mark %q):\n%s", b.mark, b.text)
+		}
+	}
+	for _, want := range []string{"make", "wheel", "module", "python", "go", "shell"} {
+		if !slices.Contains(marks, want) {
+			t.Errorf("no block with the mark %s: %v", want, marks)
+		}
+	}
+	first := strings.Join(strings.SplitAfter(text, "\n")[:24], "")
+	for _, want := range []string{"make demo", "make test"} {
+		if !strings.Contains(first, want) {
+			t.Errorf("%q is not on the first screen", want)
+		}
+	}
+}
+
+func TestReadmeLinks(t *testing.T) {
+	text, _ := readme(t)
+	for _, m := range link.FindAllStringSubmatch(text, -1) {
+		if strings.Contains(m[1], "://") {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join("../..", m[1])); err != nil {
+			t.Errorf("a link leads nowhere: %v", err)
+		}
+	}
+}
+
+// makeTargets runs `make demo` and asks make about the others: some build for
+// minutes, and `make test` runs this test.
+func makeTargets(t *testing.T, text string) {
+	t.Helper()
+	if _, err := exec.LookPath("make"); err != nil {
+		t.Skip("make is not installed")
+	}
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) < 2 || words[0] != "make" {
+			t.Errorf("not a call of make: %q", line)
+			continue
+		}
+		args := []string{"-C", "../..", words[1]}
+		if words[1] != "demo" {
+			args = append(args, "-n")
+		}
+		out, err := exec.CommandContext(t.Context(), "make", args...).CombinedOutput()
+		if err != nil {
+			t.Errorf("make %s: %v\n%s", words[1], err, out)
+		}
+		if words[1] == "demo" && !strings.Contains(string(out), "each crop once") {
+			t.Errorf("make demo says\n%s", out)
+		}
+	}
+}
+
+// wheel holds the lines against the Makefile, whose test-python target installs
+// the wheel in this way.
+func wheel(t *testing.T, text string) {
+	t.Helper()
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text != "make wheel\npip install dist/*.whl\n" || !regexp.MustCompile(`pip install .*dist/\*\.whl`).Match(makefile) {
+		t.Errorf("the Makefile does not install the wheel like this:\n%s", text)
+	}
+}
+
+func module(t *testing.T, text string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m").Output()
+	if want := "go get " + strings.TrimSpace(string(out)) + "\n"; err != nil || text != want {
+		t.Errorf("%q, the module is %q (%v)", text, want, err)
+	}
+}
+
+// folder is a place that looks like the root of the repository to the examples;
+// data go to a temporary folder.
+func folder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	bench, err := filepath.Abs("../../bench")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(bench, filepath.Join(dir, "bench")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// shell runs the lines with this program as headrace.
+func shell(t *testing.T, text string) {
+	t.Helper()
+	dir, bin := folder(t), t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(bin, "headrace")); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(text) {
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), asProgram+"=1", "PATH="+bin+":"+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s%v\n%s", line, err, out)
+		}
+	}
+	for _, made := range []string{"crop.npy", "padded.npy", "data/smoke/z000/scale0/image/zarr.json"} {
+		if _, err := os.Stat(filepath.Join(dir, made)); err != nil {
+			t.Errorf("the examples did not make %s", made)
+		}
+	}
+}
+
+// goProgram runs the lines as the body of a main. The file exists for the
+// compiler only, so that the repository stays clean.
+func goProgram(t *testing.T, text string) {
+	t.Helper()
+	dir := folder(t)
+	must(t, "demo", "--dir", filepath.Join(dir, "data/demo"), "--crops", "1")
+	source := filepath.Join(dir, "main.go")
+	module := "github.com/headrace/headrace/"
+	body := "package main\n\nimport (\n\t\"context\"\n\t\"fmt\"\n"
+	for _, name := range []string{"loader", "nd", "pipeline", "rank", "sampler"} {
+		body += "\t\"" + module + name + "\"\n"
+	}
+	body += ")\n\nfunc main() {\n\tctx := context.Background()\n" + text + "}\n"
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, "examples/readme/main.go"): source}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(path, content string) {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(source, body)
+	write(filepath.Join(dir, "overlay.json"), string(overlay))
+	program := filepath.Join(dir, "example")
+	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, "./examples/readme")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("the Go example does not build: %v\n%s", err, out)
+	}
+	cmd := exec.CommandContext(t.Context(), program)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if lines := strings.Count(string(out), "[8 32 64 64] 4194304\n"); err != nil || lines != 125 {
+		t.Errorf("the Go example gave %d batches of 8, want 125 (%v)\n%.2000s", lines, err, out)
+	}
+}
