@@ -16,8 +16,8 @@
 //
 // The loader starts no goroutine. Next pushes as many batches ahead as the
 // pipeline's look-ahead has room for, takes its own, and pushes again, so that
-// the pipeline has work while the trainer computes. It never pushes beyond the
-// epoch: which one comes next may be changed by SetEpoch until it begins.
+// the pipeline has work while the trainer computes. At the end of an epoch it
+// goes on with the next one; SetEpoch to another drops what was begun.
 //
 // The position of a loader counts batches that Next has returned, never those
 // that are under way. A batch that Next returned an error for (a bad sample under
