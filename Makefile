@@ -19,7 +19,7 @@ TAG    ?= manylinux_2_34_x86_64
 GOFILES := $(shell find . -path './.*' -prune -o -path ./build -prune -o -path ./data -prune -o -name '*.go' ! -name '*_test.go' -print) go.mod go.sum
 PYFILES := $(shell find python -name '*.py' -o -name '*.pyi' -o -name 'py.typed' -o -name 'pyproject.toml' 2>/dev/null)
 
-.PHONY: help build lib wheel demo test test-go test-nocgo test-python test-oracle race fuzz-short lint vuln fmt bench bench-compare soak clean
+.PHONY: help build lib wheel demo test test-go test-nocgo test-python test-oracle race fuzz-short lint vuln fmt brain bench bench-compare soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,10 +45,10 @@ $(PKG)/libheadrace_client.so: $(wildcard cabi/client/*.c cabi/client/*.h)
 	$(CC) $(CFLAGS) -shared -o $@ $(filter %.c,$^)
 
 $(WHEEL): bin/headrace $(PKG)/libheadrace.so $(PKG)/libheadrace_client.so $(PYFILES) .venv/ready
-	rm -rf dist build/wheel && mkdir -p dist $(PKG)/_bin && cp bin/headrace $(PKG)/_bin/
+	rm -rf dist build/wheel python/build && mkdir -p dist $(PKG)/_bin && cp bin/headrace $(PKG)/_bin/
 	.venv/bin/pip wheel -q --no-deps --no-build-isolation -w build/wheel ./python
 	.venv/bin/wheel tags --remove --python-tag py3 --abi-tag none --platform-tag $(TAG) build/wheel/*.whl
-	mv build/wheel/*.whl dist/ && touch $@
+	mv build/wheel/*.whl dist/ && rm -rf python/build && touch $@
 
 # --- environments: one to build and lint, one clean for the tests of the wheel, one with the oracles
 
@@ -119,6 +119,9 @@ fmt: $(LINTER) .venv/ready ## format Go and Python
 
 bench: ## the Go benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+brain: .venv-oracle/wheel ## the example on a real MRI volume; BRAIN= takes its flags
+	.venv-oracle/bin/python -P -W ignore examples/brain/brain.py $(BRAIN)
 
 bench-compare: .venv-oracle/wheel build ## headrace beside tensorstore, zarrs-python and zarr-python on the same files
 	.venv-oracle/bin/python -P bench/compare.py

@@ -129,9 +129,8 @@ def stream(root: Path, samples: int, image: np.ndarray, labels: np.ndarray) -> t
             if first is None:
                 first = batch["image"].numpy().copy(), batch["labels"].numpy().copy()
     seconds = time.perf_counter() - begin
-    print(
-        f"{root.name}: {count} samples of {CROP} in {seconds:.2f} s, {count / seconds:.0f} samples/s, {nbytes / seconds / 1e9:.2f} GB/s"
-    )
+    rate = f"{count / seconds:.0f} samples/s, {nbytes / seconds / 1e9:.2f} GB/s"
+    print(f"{root.name}: {count} samples of {CROP} in {seconds:.2f} s, {rate}")
     assert first is not None and count == samples
     return first
 
@@ -145,7 +144,8 @@ def palette() -> np.ndarray:
 def montage(image: np.ndarray, labels: np.ndarray, zoom: int = 2) -> Image.Image:
     """Middle slices of a batch: the image above, the image with its labels below."""
     z = image.shape[1] // 2
-    grey = np.repeat(image[:, z, ::-1, :, None], 3, axis=-1)  # y points up
+    bright = (image[:, z, ::-1, :, None] * 1.7).clip(0, 1)  # y points up
+    grey = np.repeat(bright, 3, axis=-1)
     colour = palette()[labels[:, z, ::-1]]
     mixed = np.where(labels[:, z, ::-1, :, None] > 0, 0.55 * grey + 0.45 * colour, grey)
     rows = [np.concatenate([np.pad(s, ((2, 2), (2, 2), (0, 0))) for s in row], axis=1) for row in (grey, mixed)]
