@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/nd"
 )
@@ -23,7 +25,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m) // no command leaves a goroutine behind
 }
 
 // program is headrace as a process of its own.

@@ -57,6 +57,9 @@ func (p *progress) start(phase string, count unit, total int64) *progressbar.Pro
 		progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionClearOnFinish(),
 		progressbar.OptionSetWidth(40),
+		// Without it a bar of unknown length would draw itself from a goroutine that
+		// outlives it.
+		progressbar.OptionSetSpinnerChangeInterval(0),
 	)
 }
 

@@ -11,10 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/headrace/headrace/internal/plainread"
 	"github.com/headrace/headrace/internal/scenario"
 	"github.com/headrace/headrace/nd"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func load(t *testing.T, dataset string) *scenario.Scenario {
 	t.Helper()

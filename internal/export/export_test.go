@@ -10,11 +10,15 @@ import (
 	"slices"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/headrace/headrace/internal/dataset"
 	"github.com/headrace/headrace/internal/scenario"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/pipeline"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // sample writes an array of 3 axes and gives its path and its values.
 func sample(t *testing.T) (dataset.Array, string) {
