@@ -82,7 +82,11 @@ test-nocgo: ## the codecs and the command without cgo
 	CGO_ENABLED=0 $(GO) vet ./...
 	CGO_ENABLED=0 $(GO) test ./codec/... ./pipeline/...
 
-test-python: .venv-wheel/ready build ## the Python tests against the wheel in a clean environment
+# The library with an export that only panics: for the tests of what a panic does.
+build/panic/libheadrace.so: $(GOFILES) $(wildcard cabi/*.h)
+	$(GO) build $(BUILD) -tags headrace_panic -buildmode=c-shared -o $@ ./cabi
+
+test-python: .venv-wheel/ready build build/panic/libheadrace.so ## the Python tests against the wheel in a clean environment
 	cd python/tests && ../../.venv-wheel/bin/python -P -m pytest -q
 
 test-oracle: .venv-oracle/wheel build ## the differential suite against zarr-python, numcodecs and tensorstore
@@ -121,10 +125,10 @@ bench: ## the Go benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 brain: .venv-oracle/wheel ## the example on a real MRI volume; BRAIN= takes its flags
-	.venv-oracle/bin/python -P -W ignore examples/brain/brain.py $(BRAIN)
+	.venv-oracle/bin/python -W ignore examples/brain/brain.py $(BRAIN)
 
 bench-compare: .venv-oracle/wheel build ## headrace beside tensorstore, zarrs-python and zarr-python on the same files
-	.venv-oracle/bin/python -P bench/compare.py
+	.venv-oracle/bin/python bench/compare.py
 
 clean: ## remove what the targets made, environments and data too
 	rm -rf bin build dist data .venv .venv-wheel .venv-oracle $(PKG)/*.so $(PKG)/*.h $(PKG)/_bin

@@ -62,7 +62,7 @@ def warm(paths: list[Path]) -> None:
 
 def run(job: dict) -> dict:
     script = Path(__file__).with_name("readers.py")
-    done = subprocess.run([sys.executable, "-P", script], input=json.dumps(job), capture_output=True, text=True)
+    done = subprocess.run([sys.executable, script], input=json.dumps(job), capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{job['reader']} failed on {job['kind']}:\n{done.stderr}")
     return json.loads(done.stdout)
@@ -124,6 +124,15 @@ def table(rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
+def cpu_table(rows: list[dict]) -> str:
+    """CPU time is what is left of a comparison on a machine that does other work too."""
+    lines = [f"{'CPU ms':10}{'a sample':10}" + "".join(f"{name:>14}" for name in READERS)]
+    for row in rows:
+        costs = "".join(f"{row['readers'][name]['cpu_ms_per_sample']:14.1f}" for name in READERS)
+        lines.append(f"{row['set']:10}{row['case']:10}{costs}")
+    return "\n".join(lines)
+
+
 def machine() -> dict:
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     cpu = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "")
@@ -160,6 +169,7 @@ def main() -> None:
             print(f"{kind}: {CASES[case]}", file=sys.stderr, flush=True)
             rows.append(compare(kind, case, options))
     print(table(rows))
+    print(cpu_table(rows))
     now = datetime.datetime.now(datetime.timezone.utc)
     record = {
         "command": " ".join(["bench/compare.py", *sys.argv[1:]]),

@@ -11,7 +11,7 @@ import (
 )
 
 // empty are words that say nothing about the data.
-var empty = []string{"manager", "helper", "helpers", "util", "utils", "utility", "handler", "service", "misc", "common"}
+var empty = []string{"manager", "helper", "helpers", "util", "utils", "utility", "handler", "service", "misc"}
 
 const emptyWhy = "says nothing about the data: take the field's word (sample, crop, chunk, plan, wave, slab, slot, batch), or say what it does"
 
