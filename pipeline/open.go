@@ -247,3 +247,15 @@ func (n *node) consolidated(ctx context.Context, g *zarr.Group) (map[string]json
 	docs, err := zarr.ParseConsolidated(doc)
 	return docs, nd.At(err, nd.Place{File: join(n.prefix, ".zmetadata")})
 }
+
+// Metadata reads the metadata of the array that ref names, and nothing else.
+func Metadata(ctx context.Context, ref ArrayRef) (*zarr.Array, error) {
+	o, err := openArray(ctx, ref, store.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if ref.Store != nil {
+		return o.array, nil
+	}
+	return o.array, o.store.Close()
+}

@@ -65,17 +65,15 @@ func train(ctx context.Context, uris []string, out io.Writer) (err error) {
 
 // open makes the loader: where crops come from, what a batch looks like.
 func open(ctx context.Context, id rank.Identity, uris []string) (*loader.Loader, error) {
-	image := sampler.Field{Name: "image", Crop: []int64{32, 64, 64}}
 	var refs []pipeline.ArrayRef
-	for i, uri := range uris {
-		array, err := metadata(ctx, uri)
-		if err != nil {
-			return nil, err
-		}
-		array.Index = i
-		image.Arrays = append(image.Arrays, array)
+	for _, uri := range uris {
 		refs = append(refs, pipeline.ArrayRef{URI: uri})
 	}
+	arrays, err := loader.Arrays(ctx, refs...)
+	if err != nil {
+		return nil, err
+	}
+	image := sampler.Field{Name: "image", Crop: []int64{32, 64, 64}, Arrays: arrays}
 	source, err := sampler.NewRandom(sampler.RandomCrops{Fields: []sampler.Field{image}, Count: crops, Seed: 1})
 	if err != nil {
 		return nil, err
@@ -87,21 +85,6 @@ func open(ctx context.Context, id rank.Identity, uris []string) (*loader.Loader,
 			Fields: []pipeline.Field{{Name: "image", Shape: []int{32, 64, 64}, DType: nd.F32}},
 		},
 	})
-}
-
-// metadata is what a source of crops has to know of an array.
-func metadata(ctx context.Context, uri string) (sampler.Array, error) {
-	node, err := pipeline.Inspect(ctx, uri)
-	if err != nil {
-		return sampler.Array{}, err
-	}
-	if err := errors.Join(node.Err, node.Close()); err != nil {
-		return sampler.Array{}, err
-	}
-	if node.Array == nil {
-		return sampler.Array{}, fmt.Errorf("%s is a group: name an array in it", uri)
-	}
-	return sampler.Array{Name: uri, Shape: node.Array.Shape, Canonical: node.Array.Canonical()}, nil
 }
 
 // run is one epoch.

@@ -104,21 +104,16 @@ func Run(ctx context.Context, root string, count int64, report Report) (*Result,
 
 // open makes the source of random crops over the arrays.
 func open(ctx context.Context, root string, arrays []dataset.Array, count int64) (sampler.Source, []pipeline.ArrayRef, error) {
-	field := sampler.Field{Name: "image", Crop: crop()}
 	var refs []pipeline.ArrayRef
 	for i := range arrays {
-		uri := path.Join(root, arrays[i].Path)
-		node, err := pipeline.Inspect(ctx, uri)
-		if err != nil {
-			return nil, nil, err
-		}
-		if err := errors.Join(node.Err, node.Close()); err != nil {
-			return nil, nil, err
-		}
-		refs = append(refs, pipeline.ArrayRef{URI: uri})
-		field.Arrays = append(field.Arrays, sampler.Array{Index: i, Name: uri, Shape: node.Array.Shape, Canonical: node.Array.Canonical()})
+		refs = append(refs, pipeline.ArrayRef{URI: path.Join(root, arrays[i].Path)})
 	}
-	source, err := sampler.NewRandom(sampler.RandomCrops{Fields: []sampler.Field{field}, Count: count, Seed: seed})
+	known, err := loader.Arrays(ctx, refs...)
+	if err != nil {
+		return nil, nil, err
+	}
+	image := sampler.Field{Name: "image", Crop: crop(), Arrays: known}
+	source, err := sampler.NewRandom(sampler.RandomCrops{Fields: []sampler.Field{image}, Count: count, Seed: seed})
 	return source, refs, err
 }
 
