@@ -137,7 +137,10 @@ func (o *arrayObject) about() any {
 }
 
 // readObject is the reading of one crop: a pipeline that makes one batch of it.
-type readObject struct{ p *pipeline.Pipeline }
+type readObject struct {
+	holdings
+	p *pipeline.Pipeline
+}
 
 func openRead(ctx context.Context, l *library, r *request) (*readObject, error) {
 	a, err := lookup[*arrayObject](l, r.Array)
@@ -156,7 +159,7 @@ func openRead(ctx context.Context, l *library, r *request) (*readObject, error) 
 	if err != nil {
 		return nil, nd.At(err, nd.Place{Array: a.uri})
 	}
-	return &readObject{p}, pushOne(ctx, p, box)
+	return &readObject{p: p}, pushOne(ctx, p, box)
 }
 
 func (o *readObject) nextBatch(ctx context.Context) (delivery, error) {

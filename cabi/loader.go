@@ -21,6 +21,7 @@ type loaderSpec struct {
 
 // loaderObject is a loader with its identity.
 type loaderObject struct {
+	holdings
 	l  *loader.Loader
 	id rank.Identity
 }
@@ -53,7 +54,7 @@ func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &loaderObject{l, id}, nil
+	return &loaderObject{l: l, id: id}, nil
 }
 
 func (o *loaderObject) close() error { return o.l.Close() }
@@ -90,7 +91,7 @@ func (o *loaderObject) nextBatch(ctx context.Context) (delivery, error) {
 func (o *loaderObject) answer(ctx context.Context, method string, argument []byte) (any, error) {
 	switch method {
 	case "stats":
-		return statsOf(o.l.Stats()), nil
+		return statsOf(o.l.Stats(), o.held()), nil
 	case "epoch":
 		return o.l.Epoch(), nil
 	case "set_epoch":

@@ -17,6 +17,7 @@ import (
 // one finishes what it has, and its batches come out first. Whoever names all
 // arrays in time gets one engine.
 type pipelineObject struct {
+	holdings
 	request *request
 
 	mu      sync.Mutex
@@ -233,9 +234,9 @@ func (o *pipelineObject) stats() stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.engines) == 0 {
-		return statsOf(pipeline.Stats{})
+		return statsOf(pipeline.Stats{}, o.held())
 	}
-	return statsOf(o.engines[len(o.engines)-1].p.Stats())
+	return statsOf(o.engines[len(o.engines)-1].p.Stats(), o.held())
 }
 
 func (o *pipelineObject) answer(ctx context.Context, method string, argument []byte) (any, error) {

@@ -8,7 +8,6 @@ import (
 	"syscall"
 
 	"github.com/headrace/headrace/nd"
-	"github.com/headrace/headrace/pipeline"
 )
 
 // releases takes back the batches that are out. The client library sends the
@@ -66,7 +65,8 @@ func (l *library) takeBack(tokens io.Reader) {
 // of ours and ignored.
 func (l *library) release(token uint64) {
 	o, _ := l.take(token)
-	if b, ok := o.(*pipeline.Batch); ok {
-		_ = b.Release(nil) // it holds the one reference of the table
+	if out, ok := o.(*loan); ok {
+		_ = out.batch.Release(nil) // the loan holds the batch's one reference
+		out.out.Add(-1)
 	}
 }

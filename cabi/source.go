@@ -147,15 +147,14 @@ func (r *resolver) array(ctx context.Context, uri string) (sampler.Array, error)
 	if i, ok := r.places[uri]; ok {
 		return r.arrays[i], nil
 	}
-	o, err := openArray(ctx, uri, "")
+	meta, err := pipeline.Metadata(ctx, pipeline.ArrayRef{URI: uri})
 	if err != nil {
 		return sampler.Array{}, err
 	}
-	meta := o.node.Array
 	a := sampler.Array{Index: len(r.arrays), Name: uri, Shape: meta.Shape, Canonical: meta.Canonical()}
 	r.places[uri] = a.Index
 	r.arrays = append(r.arrays, a)
-	return a, o.close()
+	return a, nil
 }
 
 // expand lists what a glob pattern matches, sorted; anything else is itself. A

@@ -1,6 +1,10 @@
 package main
 
-import "github.com/headrace/headrace/pipeline"
+import (
+	"sync/atomic"
+
+	"github.com/headrace/headrace/pipeline"
+)
 
 // stageStats is pipeline.Stage as Python sees it.
 type stageStats struct {
@@ -26,11 +30,13 @@ type stats struct {
 	IndexMisses      int64        `json:"index_misses"`
 	HostBytes        int64        `json:"host_bytes"`
 	PeakDecodedBytes int64        `json:"peak_decoded_bytes"`
+	BatchesHeld      int64        `json:"batches_held"` // by the user
 }
 
-func statsOf(s pipeline.Stats) stats {
+func statsOf(s pipeline.Stats, held *atomic.Int64) stats {
 	out := stats{
-		Samples: s.Samples, Batches: s.Batches, SamplesFailed: s.SamplesFailed, Waves: s.Waves,
+		BatchesHeld: held.Load(),
+		Samples:     s.Samples, Batches: s.Batches, SamplesFailed: s.SamplesFailed, Waves: s.Waves,
 		ChunkUses: s.ChunkUses, ChunksDecoded: s.ChunksDecoded, ChunksReused: s.ChunksReused, ChunksMissing: s.ChunksMissing,
 		IndexHits: s.IndexHits, IndexMisses: s.IndexMisses,
 		HostBytes: s.HostBytes, PeakDecodedBytes: s.PeakDecodedBytes,

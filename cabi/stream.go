@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/headrace/headrace/nd"
@@ -17,6 +18,19 @@ type stream interface {
 	// nextBatch waits for a batch; a context that ends loses none. io.EOF is the
 	// end of an epoch, or of what was finished.
 	nextBatch(ctx context.Context) (delivery, error)
+	// held counts the batches of the stream that are out.
+	held() *atomic.Int64
+}
+
+// holdings is the count of a stream's batches that are out.
+type holdings struct{ out atomic.Int64 }
+
+func (h *holdings) held() *atomic.Int64 { return &h.out }
+
+// loan is a batch that is out: what a token stands for.
+type loan struct {
+	batch *pipeline.Batch
+	out   *atomic.Int64
 }
 
 // delivery is a batch and what is said about it beyond the batch itself.
@@ -67,7 +81,8 @@ func (l *library) next(s stream, timeout time.Duration, fill func(d delivery, to
 	case err != nil:
 		return failed, err
 	}
-	token := l.put(d.batch)
+	s.held().Add(1)
+	token := l.put(&loan{d.batch, s.held()})
 	if err := fill(d, token); err != nil {
 		l.release(token)
 		return failed, err

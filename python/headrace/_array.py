@@ -125,7 +125,7 @@ class Array(Engine):
         try:
             while lib.next(read, room, STEP_MS) == AGAIN:
                 pass
-            array = Batch(lib, room, ("data",)).numpy()[0].view(self.dtype)
+            array = Batch(lib, room, ("data",)).numpy().reshape(shape).view(self.dtype)
             # The array keeps the engine's memory, which is taken in large pages.
             return array if array.nbytes >= KEEP_BYTES else array.copy()
         finally:

@@ -20,6 +20,9 @@ PerField: TypeAlias = "T | Mapping[str, T]"
 Extents: TypeAlias = "Sequence[int]"
 Factors: TypeAlias = "float | Sequence[float]"
 
+DEFAULT_SLOTS = 3
+"""The engine's default of `slots`."""
+
 PADS = ("error", "fill", "edge", "reflect")
 POLICIES = ("raise", "skip", "fill")
 REUSES = ("none", "batch", "window", "cache")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ._batch import Batch
-from ._config import Config, DtypeLike, Options, PerField, count, describe
+from ._config import DEFAULT_SLOTS, Config, DtypeLike, Options, PerField, count, describe
 from ._engine import Engine, device_name, environment
-from ._errors import ConfigError, Unsupported
+from ._errors import ConfigError, PoolStarved, Unsupported
 from ._library import AGAIN, END, STEP_MS
 from ._source import Crops
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+STARVED_S = 30.0
 
 TAILS = ("short", "drop")
 
@@ -111,14 +114,27 @@ class Loader(Engine):
         return self
 
     def __next__(self) -> Batch:
-        """The next batch; StopIteration once at the end of each epoch. Closed if the loader is closed meanwhile."""
+        """The next batch; StopIteration once at the end of each epoch.
+
+        Raises Closed if the loader is closed meanwhile, and PoolStarved if for 30 s
+        every slot has been taken by batches that are still held, or looked at.
+        """
         room = self._library.room(len(self.fields), self.batch_size)
-        status = AGAIN
-        while status == AGAIN:
-            status = self._library.next(self._open_handle(), room, STEP_MS)
+        patience = time.monotonic() + STARVED_S
+        while (status := self._library.next(self._open_handle(), room, STEP_MS)) == AGAIN:
+            if time.monotonic() >= patience:
+                self._check_held()
         if status == END:
             raise StopIteration
         return Batch(self._library, room, self.fields)
+
+    def _check_held(self) -> None:
+        held, slots = self.stats()["batches_held"], self.config.slots or DEFAULT_SLOTS
+        if held >= slots:
+            raise PoolStarved(
+                f"all {slots} slots are held, so no batch can be made: drop or release batches and what was made of "
+                "them without a copy, or raise slots"
+            )
 
     def __len__(self) -> int:
         """Batches of an epoch, the same on every rank."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from ._batch import Batch
-from ._config import Config, describe
+from ._config import DEFAULT_SLOTS, Config, describe
 from ._engine import Engine, device_name
 from ._errors import ConfigError, PoolStarved
 from ._feed import Arrays, Feed
@@ -108,7 +108,10 @@ class Pipeline(Engine):
             if status == END:
                 raise EOFError("everything that was pushed before finish() has been popped")
             if deadline is not None and time.monotonic() >= deadline:
-                raise PoolStarved(f"no batch within {timeout} s, after {self._feed.count} samples were pushed")
+                raise PoolStarved(
+                    f"no batch within {timeout} s: {self._feed.count} samples were pushed, "
+                    f"{self.stats()['batches_held']} batches of {self.config.slots or DEFAULT_SLOTS} slots are held"
+                )
 
     def stats(self) -> dict[str, Any]:
         """What the engine has done so far: counters, and `stages` in the order of the data."""
