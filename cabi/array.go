@@ -121,7 +121,7 @@ type arrayAbout struct {
 func (o *arrayObject) about() any {
 	a := o.node.Array
 	about := arrayAbout{
-		Shape: append([]int64{}, a.Shape...), DType: a.DType.DType.String(), Chunks: append([]int64{}, a.Leaf().Chunk...),
+		Shape: append([]int64{}, a.Shape...), DType: a.DType.String(), Chunks: append([]int64{}, a.Leaf().Chunk...),
 		Attributes: a.Attributes, Dimensions: a.DimensionNames, Format: a.Format, Notes: a.Notes,
 	}
 	if len(a.Levels) > 1 {

@@ -23,9 +23,8 @@ type outcome struct {
 	err    error
 }
 
-// start runs a request and returns the handle of its call. It starts the only
-// goroutines of this package besides the reader of the release pipe; each ends
-// with its request.
+// start runs a request on a goroutine that ends with it, and returns the handle of
+// its call.
 func (l *library) start(run func(context.Context) outcome) uint64 {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &call{cancel: cancel, done: make(chan struct{})}
@@ -72,9 +71,11 @@ func (l *library) wait(handle uint64, timeout time.Duration) (object uint64, jso
 // object that it opens all the same is closed again. Unknown calls are ignored:
 // they have been waited for.
 func (l *library) cancel(handle uint64) {
-	o, _ := l.take(handle)
-	c, ok := o.(*call)
-	if !ok {
+	c, err := lookup[*call](l, handle)
+	if err != nil {
+		return
+	}
+	if _, mine := l.take(handle); !mine {
 		return
 	}
 	c.cancel()

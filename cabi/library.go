@@ -43,11 +43,11 @@ func (l *library) put(object any) uint64 {
 	return l.mu.last
 }
 
-func (l *library) get(handle uint64) (any, bool) {
+// get is the object of a handle, nil if it has none.
+func (l *library) get(handle uint64) any {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	o, ok := l.mu.objects[handle]
-	return o, ok
+	return l.mu.objects[handle]
 }
 
 // take removes the object of a handle: of several callers one gets it.
@@ -61,8 +61,7 @@ func (l *library) take(handle uint64) (any, bool) {
 
 // lookup is the object of a handle as a T.
 func lookup[T any](l *library, handle uint64) (T, error) {
-	o, _ := l.get(handle)
-	t, ok := o.(T)
+	t, ok := l.get(handle).(T)
 	if !ok {
 		return t, nd.Errorf(nd.ErrClosed, "handle %d was closed", handle)
 	}
@@ -89,7 +88,7 @@ func (l *library) panicked(r any) error {
 	if l.poison.CompareAndSwap(nil, &text) {
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
-		fmt.Fprintf(l.stderr, "headrace: panic: %s\n\n%s\n", text, stacks)
+		_, _ = fmt.Fprintf(l.stderr, "headrace: panic: %s\n\n%s\n", text, stacks) // there is nowhere else to say it
 	}
 	return nd.Errorf(nd.ErrBug, "panic: %s; please report the stacks on stderr", text)
 }

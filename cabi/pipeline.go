@@ -52,11 +52,7 @@ func openPipeline(ctx context.Context, r *request) (*pipelineObject, error) {
 // grow opens an engine that can read all these arrays: those that the last one
 // reads, with their numbers, and more.
 func (o *pipelineObject) grow(ctx context.Context, known arrayList) error {
-	arrays := make([]pipeline.ArrayRef, len(known.URIs))
-	for i, uri := range known.URIs {
-		arrays[i].URI = uri
-	}
-	cfg, err := o.request.config(arrays, known.Feeds)
+	cfg, err := o.request.config(arrayRefs(known.URIs), known.Feeds)
 	if err != nil {
 		return err
 	}

@@ -46,6 +46,14 @@ type arrayList struct {
 	Feeds [][]int  `json:"feeds"`
 }
 
+func arrayRefs(uris []string) []pipeline.ArrayRef {
+	refs := make([]pipeline.ArrayRef, len(uris))
+	for i, uri := range uris {
+		refs[i].URI = uri
+	}
+	return refs
+}
+
 // field is one output tensor.
 type field struct {
 	Name     string  `json:"name"`

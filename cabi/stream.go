@@ -56,8 +56,7 @@ func deliver(b *pipeline.Batch, weight float64) (delivery, error) {
 	for _, err := range b.Errs() {
 		note := sampleNote{Message: err.Error()}
 		_, note.Kind = kindOf(err)
-		var s *pipeline.SampleError
-		if errors.As(err, &s) {
+		if s, ok := errors.AsType[*pipeline.SampleError](err); ok {
 			note.ID = s.ID
 		}
 		list = append(list, note)
