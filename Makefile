@@ -4,8 +4,7 @@
 
 GO      ?= go
 PYTHON  ?= python3
-FUZZTIME ?= 3s
-NICE    ?= nice
+FUZZTIME ?= 2s
 
 export CGO_ENABLED ?= 1
 BUILD  := -trimpath -ldflags="-s -w"
@@ -19,7 +18,7 @@ TAG    ?= manylinux_2_34_x86_64
 GOFILES := $(shell find . -path './.*' -prune -o -path ./build -prune -o -path ./data -prune -o -name '*.go' ! -name '*_test.go' -print) go.mod go.sum
 PYFILES := $(shell find python -name '*.py' -o -name '*.pyi' -o -name 'py.typed' -o -name 'pyproject.toml' 2>/dev/null)
 
-.PHONY: help build lib wheel demo test test-go test-nocgo test-python test-oracle race fuzz-short lint vuln fmt brain bench bench-compare soak clean
+.PHONY: help build lib wheel demo test test-go test-nocgo test-python test-torch test-oracle race fuzz-short lint vuln fmt brain bench bench-compare soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +59,10 @@ $(WHEEL): bin/headrace $(PKG)/libheadrace.so $(PKG)/libheadrace_client.so $(PYFI
 	rm -rf .venv-wheel && $(PYTHON) -m venv .venv-wheel
 	.venv-wheel/bin/pip install -q --disable-pip-version-check -r $< dist/*.whl && touch $@
 
+.venv-torch/ready: tools/requirements-torch.txt $(WHEEL)
+	rm -rf .venv-torch && $(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/pip install -q --disable-pip-version-check -r $< dist/*.whl && touch $@
+
 .venv-oracle/ready: tools/requirements-oracle.txt
 	$(PYTHON) -m venv .venv-oracle
 	.venv-oracle/bin/pip install -q --disable-pip-version-check -r $< && touch $@
@@ -78,9 +81,11 @@ test-go: ## vet and test the Go packages
 	$(GO) vet ./...
 	$(GO) test ./...
 
-test-nocgo: ## the codecs and the command without cgo
+test-nocgo: ## without cgo, then without assembly too: the pure Go twins
 	CGO_ENABLED=0 $(GO) vet ./...
 	CGO_ENABLED=0 $(GO) test ./codec/... ./pipeline/...
+	$(GO) vet -tags purego ./...
+	$(GO) test -tags purego ./codec/...
 
 # The library with an export that only panics: for the tests of what a panic does.
 build/panic/libheadrace.so: $(GOFILES) $(wildcard cabi/*.h)
@@ -88,6 +93,9 @@ build/panic/libheadrace.so: $(GOFILES) $(wildcard cabi/*.h)
 
 test-python: .venv-wheel/ready build build/panic/libheadrace.so ## the Python tests against the wheel in a clean environment
 	cd python/tests && ../../.venv-wheel/bin/python -P -m pytest -q
+
+test-torch: .venv-torch/ready build build/panic/libheadrace.so ## the same with torch (a download of 3 GB)
+	cd python/tests && ../../.venv-torch/bin/python -P -m pytest -q
 
 test-oracle: .venv-oracle/wheel build ## the differential suite against zarr-python, numcodecs and tensorstore
 	.venv-oracle/bin/python -P -m pytest -q tests
@@ -131,4 +139,4 @@ bench-compare: .venv-oracle/wheel build ## headrace beside tensorstore, zarrs-py
 	.venv-oracle/bin/python bench/compare.py
 
 clean: ## remove what the targets made, environments and data too
-	rm -rf bin build dist data .venv .venv-wheel .venv-oracle $(PKG)/*.so $(PKG)/*.h $(PKG)/_bin
+	rm -rf bin build dist data .venv .venv-wheel .venv-torch .venv-oracle $(PKG)/*.so $(PKG)/*.h $(PKG)/_bin

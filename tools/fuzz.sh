@@ -4,10 +4,16 @@
 set -eu
 time=$1
 count=0
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 for file in $(grep -rl --include='*_test.go' '^func Fuzz' . | sort); do
+	folder=$(dirname "$file")
 	for name in $(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$file"); do
-		echo "fuzz $(dirname "$file") $name"
-		"${GO:-go}" test -run '^$' -fuzz "^$name\$" -fuzztime "$time" "$(dirname "$file")"
+		"${GO:-go}" test -run '^$' -fuzz "^$name\$" -fuzztime "$time" "$folder" >"$log" 2>&1 || {
+			cat "$log"
+			exit 1
+		}
+		echo "$folder $name: $(sed -n 's/.*\(execs: [0-9]*\).*/\1/p' "$log" | tail -1)"
 		count=$((count + 1))
 	done
 done
