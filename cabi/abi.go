@@ -51,9 +51,7 @@ func hr_start(options *C.char, releaseFD *C.int32_t, out *C.hr_error) C.int32_t 
 		if err := parse(text(options), &o); err != nil {
 			return failed, err
 		}
-		if err := limitCores(o.Env); err != nil {
-			return failed, err
-		}
+		limitCores(o.Env)
 		fd, err := lib.releaseFD()
 		*releaseFD = C.int32_t(fd)
 		return done, err

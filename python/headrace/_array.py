@@ -125,7 +125,8 @@ class Array(Engine):
         try:
             while lib.next(read, room, STEP_MS) == AGAIN:
                 pass
-            array = Batch(lib, room, ("data",)).numpy().reshape(shape).view(self.dtype)
+            batch: Any = Batch(lib, room, ("data",)).numpy()
+            array = batch.reshape(shape).view(self.dtype)
             # The array keeps the engine's memory, which is taken in large pages.
             return array if array.nbytes >= KEEP_BYTES else array.copy()
         finally:

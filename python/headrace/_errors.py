@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 class HeadraceError(Exception):
     """Base of everything that headrace raises, save for wrong argument types.
@@ -114,6 +116,25 @@ _BY_KIND: dict[str, type[HeadraceError]] = {
 }
 
 
+# The engine speaks of its own fields; these are their names in Python.
+_FIELDS = {
+    "BatchSize": "batch_size",
+    "DecodedBytes": "decoded_bytes",
+    "Device": "device",
+    "Global": "global_batch_size",
+    "HostBytes": "host_bytes",
+    "Lookahead": "lookahead",
+    "OnError": "on_error",
+    "Reader": "reader",
+    "Readers": "readers",
+    "Slots": "slots",
+    "Workers": "workers",
+}
+_FIELD = re.compile(rf"\b({'|'.join(_FIELDS)})\b")
+
+
 def error_of(kind: str, message: str) -> HeadraceError:
     """The exception for a kind as the engine names it."""
+    if kind in ("config", "budget"):
+        message = _FIELD.sub(lambda m: _FIELDS[m[1]], message)
     return _BY_KIND.get(kind, Bug)(message)

@@ -189,7 +189,7 @@ class Library:
                 pass
             text = self._take_text(result.json)
             return result.handle, None if text is None else json.loads(text)
-        except KeyboardInterrupt:
+        except BaseException:  # of a signal handler; the call's own error leaves nothing to cancel
             if give_up:
                 self._engine.hr_cancel(call)
                 if result.handle:

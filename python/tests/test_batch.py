@@ -168,7 +168,7 @@ def test_bf16_with_ml_dtypes(volume: str, values: Array, boxes: Boxes) -> None:
 
 
 def test_torch_shares_the_memory(volume: str, values: Array, boxes: Boxes) -> None:
-    torch = pytest.importorskip("torch", reason="torch is not installed (see requirements-torch.txt)")
+    torch = pytest.importorskip("torch", reason="torch is not installed: make test-torch")
     with pipeline(volume, boxes, dtype="bf16") as p:
         batch = p.pop()
         x = batch.torch()

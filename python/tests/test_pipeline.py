@@ -210,7 +210,7 @@ def test_settings_that_cannot_work_name_the_field() -> None:
 
 
 def test_host_bytes_that_are_too_few(volume: str, boxes: Boxes) -> None:
-    with pytest.raises(hr.Budget, match="HostBytes 4096"):
+    with pytest.raises(hr.Budget, match=r"host_bytes 4096 .* lower slots, batch_size or workers"):
         pipeline(volume, boxes, host_bytes=4096)
 
 

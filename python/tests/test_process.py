@@ -61,7 +61,8 @@ def test_a_forked_child_gets_an_error_at_once(python: Python, volume: str) -> No
     done = python(
         script(
             """
-            import gc, numpy as np
+            import gc, warnings, numpy as np
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks too
             p = pipeline(slots=1)
             batch = p.pop()
             x, capsule = batch.numpy(), batch.__dlpack__()
