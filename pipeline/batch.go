@@ -90,12 +90,21 @@ func (b *Batch) Samples() []sampler.Sample { return b.samples }
 // Errs are the *SampleErrors of samples that were skipped or filled.
 func (b *Batch) Errs() []error { return b.errs }
 
-// Retain adds a reference.
-func (b *Batch) Retain() { b.refs.Add(1) }
+// Retain adds a reference. After the last Release it does nothing: the slot is
+// another batch's by then, and the Release that belongs to this Retain says so.
+func (b *Batch) Retain() {
+	for {
+		n := b.refs.Load()
+		if n <= 0 || b.refs.CompareAndSwap(n, n+1) {
+			return
+		}
+	}
+}
 
 // Release drops a reference. With the last one the slot becomes free for another
-// batch once after has happened. It never blocks. Releasing more often than
-// retained is an error of kind nd.ErrClosed and changes nothing.
+// batch once after has happened. It does not block, save that after Close the last
+// Release waits for after and gives the memory back to the system. Releasing more
+// often than retained is an error of kind nd.ErrClosed and changes nothing.
 func (b *Batch) Release(after Event) error {
 	for {
 		n := b.refs.Load()
@@ -188,7 +197,5 @@ func (s *slot) await() {
 type slots struct {
 	mu     sync.Mutex
 	closed bool
-	all    []*slot
 	free   []*slot
-	held   int
 }

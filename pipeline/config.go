@@ -53,8 +53,8 @@ func ParsePad(name string) (Pad, error) {
 type Policy uint8
 
 const (
-	// Raise makes Next return a *SampleError in place of the batch; the batches
-	// after it are not affected.
+	// Raise makes Next return a *BatchError in place of the batch; the batches after
+	// it are not affected.
 	Raise Policy = iota
 	// Skip leaves the sample out: the batch is shorter.
 	Skip

@@ -11,7 +11,6 @@ func newSlots(n int, size int64) (*slots, error) {
 			return nil, errors.Join(err, s.close())
 		}
 		sl := &slot{mem: mem}
-		s.all = append(s.all, sl)
 		s.free = append(s.free, sl)
 	}
 	return s, nil
@@ -27,29 +26,35 @@ func (s *slots) take() *slot {
 	}
 	sl := s.free[n-1]
 	s.free = s.free[:n-1]
-	s.held++
 	return sl
 }
 
 // give takes a slot back; its memory may be written again once after has
 // happened. After close the memory goes back to the system instead.
 func (s *slots) give(sl *slot, after Event) {
+	if s.keep(sl, after) {
+		return
+	}
+	if after != nil {
+		after.Wait() //nolint:errcheck // a lost device has no more use of the memory either
+	}
+	free(sl.mem) //nolint:errcheck // the address is ours, munmap cannot fail
+	sl.mem = nil
+}
+
+// keep puts a slot among the free ones; false after close.
+func (s *slots) keep(sl *slot, after Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held--
 	if s.closed {
-		if after != nil {
-			after.Wait() //nolint:errcheck // a lost device has no more use of the memory either
-		}
-		free(sl.mem) //nolint:errcheck // the address is ours, munmap cannot fail
-		sl.mem = nil
-		return
+		return false
 	}
 	if after != nil {
 		sl.after = after
 		sl.dirty.Store(true)
 	}
 	s.free = append(s.free, sl)
+	return true
 }
 
 // close frees the slots that nobody holds; the others follow when given back.

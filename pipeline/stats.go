@@ -80,9 +80,9 @@ func (c *stageCounter) stage(name string) Stage {
 type counters struct {
 	plan, locate, read, decode, assemble, slotWait, nextWait stageCounter
 
-	samples, batches, failed, waves                         atomic.Int64
-	uses, decoded, reused, missing                          atomic.Int64
-	indexHits, indexMisses, hostBytes, decodedNow, peakUsed atomic.Int64
+	samples, batches, failed, waves             atomic.Int64
+	uses, decoded, reused, missing              atomic.Int64
+	indexHits, indexMisses, hostBytes, peakUsed atomic.Int64
 }
 
 func (c *counters) snapshot() Stats {

@@ -18,8 +18,7 @@ type wave struct {
 	moves  []move
 
 	encoded, decoded int64 // bytes
-	failed           atomic.Bool
-	padding          int // jobs without a chunk
+	padding          int   // jobs without a chunk
 
 	// The scheduler's and the readers' part.
 	slab      int32 // block of the slab arena, 0 if the wave reads nothing
@@ -43,7 +42,7 @@ type source uint8
 const (
 	// fromSlab: encoded bytes in the ring of slabs.
 	fromSlab source = iota
-	// fromCache: decoded already, or being decoded by an earlier wave, in block.
+	// fromCache: decoded already, or being decoded by an earlier wave, at blockOff.
 	fromCache
 	// fromFill: not stored; every element is the recipe's fill value.
 	fromFill
@@ -59,7 +58,7 @@ type waveChunk struct {
 	// when a raw chunk was read in part; size is the number of decoded bytes there
 	// are after them.
 	skip, size int64
-	// block is where the decoded chunk lies, or is to be left, in the decoded
+	// blockOff is where the decoded chunk lies, or is to be left, in the decoded
 	// arena; keep says that it must be left there. Otherwise the backend may drop
 	// it after the wave's jobs.
 	blockOff int64
@@ -128,7 +127,6 @@ type capacity struct {
 // fail records why chunk i cannot be used.
 func (w *wave) fail(i int, err error) {
 	w.chunks[i].err = err
-	w.failed.Store(true)
 }
 
 func (w *wave) info(took time.Duration) WaveInfo {
@@ -145,5 +143,4 @@ func (w *wave) reset() {
 	w.loose, w.reads, w.touched = w.loose[:0], w.reads[:0], w.touched[:0]
 	w.encoded, w.decoded, w.padding = 0, 0, 0
 	w.slab, w.slabOff, w.slabBytes, w.ready, w.claimed = 0, 0, 0, false, 0
-	w.failed.Store(false)
 }
