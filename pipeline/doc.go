@@ -48,6 +48,7 @@
 //
 // # Locks
 //
-// inbox.mu, outlet.mu, slots.mu, slot.mu and host.mu each guard their own struct.
-// No two are ever held together, and none while calling out.
+// inbox.mu, outlet.mu, tasks.mu, slots.mu, slot.mu and host.mu each guard their
+// own struct. No two are ever held together, and none while calling out, save that
+// slot.mu is held while waiting for the event of the slot's last consumer.
 package pipeline

@@ -34,7 +34,7 @@ type Pipeline struct {
 	slots   *slots
 	slabs   []byte
 	decoded []byte
-	tasks   chan task
+	tasks   *tasks
 	backend backend
 	sched   *scheduler
 	running sync.WaitGroup
@@ -73,7 +73,7 @@ func (p *Pipeline) start() {
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.inbox = newInbox(p.cfg.Lookahead)
 	p.out = newOutlet()
-	p.tasks = make(chan task, 4*p.cfg.Readers)
+	p.tasks = newTasks()
 	p.backend = newHost(p)
 	s := &scheduler{p: p, table: newTable(p.cfg.Reuse, int64(len(p.decoded)), &p.counts), slabs: newArena(int64(len(p.slabs)))}
 	s.locator = newLocator(p.limits.index, &p.counts, s.request)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/sampler"
+	"github.com/headrace/headrace/store"
 )
 
 // No goroutine outlives its pipeline.
@@ -66,6 +67,14 @@ func mustOpen(t testing.TB, cfg Config) *Pipeline {
 func push(t testing.TB, p *Pipeline, s ...sampler.Sample) {
 	t.Helper()
 	if err := p.Push(context.Background(), s...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pushBatch pushes all samples or none: what happens to the first cannot fail it.
+func pushBatch(t testing.TB, p *Pipeline, s ...sampler.Sample) {
+	t.Helper()
+	if err := p.PushBatch(context.Background(), Meta{}, s); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -466,13 +475,55 @@ func TestListener(t *testing.T) {
 	}
 }
 
+// A Retain after the last Release must not bring the batch back: its slot belongs
+// to another batch by then, and would be given away twice.
+func TestRetainAfterReleaseDoesNothing(t *testing.T) {
+	c := newCube(t)
+	c.cfg.Slots = 1
+	p := mustOpen(t, c.cfg)
+	push(t, p, grid(8)...)
+	b := next(t, p)
+	release(t, b)
+	b.Retain()
+	if err := b.Release(nil); !errors.Is(err, nd.ErrClosed) {
+		t.Errorf("Release after the last: %v, want nd.ErrClosed", err)
+	}
+	release(t, next(t, p))
+	if n := len(p.slots.free); n != 1 {
+		t.Errorf("%d free slots of 1", n)
+	}
+}
+
+// panicking is a store that panics where chunks are.
+type panicking struct{ store.Store }
+
+func (s panicking) Size(ctx context.Context, key string) (int64, error) {
+	if strings.Contains(key, "/c/") {
+		panic("boom")
+	}
+	return s.Store.Size(ctx, key)
+}
+
+// A panic on the only reader leaves nobody to take its tasks, of which there are
+// many: that must not keep the scheduler from ending the pipeline.
+func TestPanicOfAReader(t *testing.T) {
+	c := newCube(t)
+	c.cfg.Arrays[0].Store = panicking{c.cfg.Arrays[0].Store}
+	c.cfg.Readers, c.cfg.BatchSize = 1, 16
+	p := mustOpen(t, c.cfg)
+	pushBatch(t, p, grid(16)...)
+	if _, err := p.Next(context.Background()); !errors.Is(err, nd.ErrBug) {
+		t.Fatalf("Next: %v, want nd.ErrBug", err)
+	}
+}
+
 // A panic inside the engine is nd.ErrBug for every call from then on, and Close
 // still works.
 func TestPanicEndsThePipeline(t *testing.T) {
 	c := newCube(t)
 	c.cfg.Listener = &Listener{WaveEnd: func(WaveInfo) { panic("boom") }}
 	p := mustOpen(t, c.cfg)
-	push(t, p, grid(4)...)
+	pushBatch(t, p, grid(4)...)
 	if _, err := p.Next(context.Background()); !errors.Is(err, nd.ErrBug) || !strings.Contains(err.Error(), "boom") {
 		t.Fatal(err)
 	}
@@ -526,20 +577,30 @@ func TestReuseCounts(t *testing.T) {
 		t.Run(reuse.String(), func(t *testing.T) {
 			c := newCube(t)
 			c.cfg.Reuse = reuse
-			c.cfg.BatchSize, c.cfg.Lookahead = 8, 32
+			c.cfg.BatchSize, c.cfg.Lookahead, c.cfg.Slots = 8, 32, 1
 			p := mustOpen(t, c.cfg)
-			samples := make([]sampler.Sample, 32)
+			samples := make([]sampler.Sample, 40)
 			for i := range samples {
 				samples[i] = at(int64(i), 0, 0)
 			}
-			push(t, p, samples...)
+			for i := range samples[:8] {
+				samples[i] = at(int64(i), 4, 4)
+			}
+			// The first batch, of another chunk, has the only slot until all others
+			// are in the window.
+			push(t, p, samples[:8]...)
+			b := next(t, p)
+			before := p.Stats()
+			push(t, p, samples[8:]...)
+			release(t, b)
 			for range 4 {
 				b := next(t, p)
 				c.check(t, b)
 				release(t, b)
 			}
-			if s := p.Stats(); s.ChunksDecoded != n || s.ChunkUses != 32 {
-				t.Fatalf("%d uses, %d decoded, want %d", s.ChunkUses, s.ChunksDecoded, n)
+			s := p.Stats()
+			if decoded, uses := s.ChunksDecoded-before.ChunksDecoded, s.ChunkUses-before.ChunkUses; decoded != n || uses != 32 {
+				t.Fatalf("%d uses, %d decoded, want %d", uses, decoded, n)
 			}
 		})
 	}

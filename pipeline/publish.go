@@ -185,7 +185,7 @@ func (s *scheduler) discard() {
 
 // stop ends the pipeline's other goroutines once the scheduler has.
 func (s *scheduler) stop() {
-	close(s.p.tasks)
+	s.p.tasks.close()
 	s.p.backend.close()
 	for _, b := range s.order {
 		s.giveSlot(b)

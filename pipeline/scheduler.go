@@ -190,7 +190,7 @@ func (s *scheduler) hold(x *sampleState, a *boundArray, number int64) *object {
 // request sends an object to the readers.
 func (s *scheduler) request(o *object) {
 	s.loading++
-	s.p.tasks <- task{object: o}
+	s.p.tasks.put(task{object: o})
 }
 
 // dispatch turns the head of the window into waves while there is room for them.
@@ -482,7 +482,7 @@ func (s *scheduler) start(w *wave) bool {
 	w.ready = len(w.reads) == 0
 	w.unread.Store(int32(len(w.reads)))
 	for i := range w.reads {
-		s.p.tasks <- task{wave: w, read: i}
+		s.p.tasks.put(task{wave: w, read: i})
 	}
 	s.submit()
 	return true
