@@ -70,7 +70,8 @@ type piece struct {
 }
 
 // maxJobs bounds what one sample may need: a crop over a million one-element
-// chunks is a mistake, and a plan of it would hold a gigabyte.
+// chunks is a mistake, and a plan of it would hold a gigabyte. Cutting an axis
+// stops one piece beyond it.
 const maxJobs = 1 << 20
 
 func (p *plan) reset() {
@@ -87,7 +88,7 @@ func (p *plan) add(l *arrayLayout, array, field int32, f *fieldLayout, crop *sam
 			return err
 		}
 		if total *= len(p.pieces[a]); total > maxJobs {
-			return nd.Errorf(nd.ErrBudget, "box %v touches more than %d chunks of %v", crop.Box, maxJobs, l.chunk)
+			return nd.Errorf(nd.ErrBudget, "box %v needs more than %d parts of chunks of %v: use a smaller one", crop.Box, maxJobs, l.chunk)
 		}
 	}
 	if f.pad == PadFill {
@@ -125,7 +126,7 @@ func (p *plan) cut(l *arrayLayout, a int, f *fieldLayout, crop *sampler.Crop) er
 // back for PadReflect, standing still at the border for PadEdge.
 func (p *plan) fold(l *arrayLayout, a int, pad Pad, box nd.Span, extent int64) {
 	period := 2 * (extent - 1)
-	for x := box.Start; x < box.Stop; {
+	for x := box.Start; x < box.Stop && len(p.pieces[a]) <= maxJobs; {
 		dst := int32(x - box.Start)
 		left := box.Stop - x
 		var n int64
@@ -159,7 +160,7 @@ func (p *plan) fold(l *arrayLayout, a int, pad Pad, box nd.Span, extent int64) {
 // run adds the pieces of n elements from array index x on, cut at chunk borders.
 func (p *plan) run(l *arrayLayout, a int, dst int32, x, n int64, step int32) {
 	c := l.chunk[a]
-	for n > 0 {
+	for n > 0 && len(p.pieces[a]) <= maxJobs {
 		g := x / c
 		src := x - g*c
 		m := n
@@ -269,28 +270,38 @@ const (
 )
 
 // addRaw adds the part of a chunk without codecs that a job needs. The chunk is
-// read whole when the job needs more than half of it; otherwise only the range
-// that spans the job, split along the slowest axis while that is mostly holes.
+// read whole when the job needs more than half of it and one read can hold it;
+// otherwise only the range that spans the job, split along the slowest axis while
+// that is mostly holes or more than one read. So every read fits the ring, however
+// large the chunk is.
 func (p *plan) addRaw(l *arrayLayout, c plannedChunk, field, axes int32, rank int) {
-	lo, hi, need := l.recipe.hull(p.axes[axes : int(axes)+rank])
-	if need > l.recipe.size/2 {
+	r := l.recipe
+	lo, hi, need := r.hull(p.axes[axes : int(axes)+rank])
+	if need > r.size/2 && r.size <= maxRead {
 		p.addJob(c, field, axes, rank)
 		return
 	}
-	slow := l.recipe.slowest(p.axes[axes : int(axes)+rank])
-	if hi-lo <= rawHull || need > (hi-lo)/2 || slow < 0 || len(p.jobs) >= maxJobs {
+	slow := r.slowest(p.axes[axes : int(axes)+rank])
+	dense := hi-lo <= rawHull || need > (hi-lo)/2
+	if dense && hi-lo <= maxRead || slow < 0 || len(p.jobs) >= maxJobs {
 		c.lo, c.hi = lo, hi
 		p.addJob(c, field, axes, rank)
 		return
 	}
 	whole := p.axes[int(axes)+slow]
-	for i := range whole.n {
+	part := int64(1) // indices along the axis that are read together
+	if dense {
+		rest := hi - lo - int64(whole.n-1)*r.stride[slow]
+		part = max(1, (maxRead-rest)/r.stride[slow]+1)
+	}
+	for i := int64(0); i < int64(whole.n); i += part {
 		at := axes
-		if i < whole.n-1 { // the last part takes the place of the whole
+		if i+part < int64(whole.n) { // the last part takes the place of the whole
 			at = int32(len(p.axes))
 			p.axes = append(p.axes, p.axes[axes:int(axes)+rank]...)
 		}
-		p.axes[int(at)+slow] = axis{dst: whole.dst + i, src: whole.src + i*whole.step, n: 1, step: whole.step}
+		n := int32(min(part, int64(whole.n)-i))
+		p.axes[int(at)+slow] = axis{dst: whole.dst + int32(i), src: whole.src + int32(i)*whole.step, n: n, step: whole.step}
 		p.addRaw(l, c, field, at, rank)
 	}
 }

@@ -407,7 +407,7 @@ func (s *scheduler) find(u *use) (off, length int64, missing bool) {
 		off, length = off+u.lo, u.hi-u.lo
 	}
 	if length > s.slabs.size {
-		u.sample.fail(nd.At(nd.Errorf(nd.ErrBudget, "a read of %d bytes does not fit the ring of %d: raise HostBytes", length, s.slabs.size), s.placeOf(u, off, length)))
+		u.sample.fail(nd.At(nd.Errorf(nd.ErrBudget, "the stored bytes of a chunk of %d do not fit the ring of %d: is there something else behind them?", r.size, s.slabs.size), s.placeOf(u, off, length)))
 	}
 	return off, length, false
 }
