@@ -38,6 +38,9 @@ const (
 	decodedBytes = 256 * mib
 	// indexBytes holds the indexes of thousands of shards of 256 chunks.
 	indexBytes = 16 * mib
+	// maxIndexBytes is the largest index of one shard, of four million chunks. More
+	// is a mistake or an attack: a file with a hole is as large as one likes.
+	maxIndexBytes = 64 * mib
 	// laterChunk is the least room for a decoded chunk, so that most arrays can be
 	// added after Open: 64^3 elements of 8 bytes.
 	laterChunk = 2 * mib
@@ -78,7 +81,11 @@ func (p *Pipeline) layOutFields() error {
 			continue
 		}
 		p.fields = append(p.fields, f)
-		size := int64(f.sampleBytes) * int64(p.cfg.BatchSize)
+		size, ok := nd.Product([]int64{int64(f.sampleBytes), int64(p.cfg.BatchSize)})
+		if !ok || size > maxSlotBytes-p.limits.slot {
+			return nd.Errorf(nd.ErrBudget, "field %q: a batch of %d samples of %d bytes is larger than %d bytes: lower BatchSize or use smaller crops",
+				f.name, p.cfg.BatchSize, f.sampleBytes, int64(maxSlotBytes))
+		}
 		p.limits.slot += (size + arenaGrain - 1) &^ (arenaGrain - 1)
 	}
 	if len(errs) > 0 {
@@ -121,9 +128,12 @@ func (p *Pipeline) layOutField(c *Field, offset int64) (*fieldLayout, error) {
 	return f, padElem(f.padElem, f.dtype, c.PadValue)
 }
 
-// maxSampleBytes keeps sizes of batches far from overflow: no machine of today
-// holds a larger sample.
-const maxSampleBytes = 1 << 42
+// These keep sums of sizes far from overflow: no machine of today holds a larger
+// sample or batch.
+const (
+	maxSampleBytes = 1 << 42
+	maxSlotBytes   = 1 << 48
+)
 
 // padElem writes the padding value, given in output units, as one element.
 func padElem(elem []byte, to nd.DType, value float64) error {

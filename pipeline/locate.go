@@ -249,9 +249,12 @@ func (o *object) read(ctx context.Context, s *codec.Scratch, verify bool) error 
 	if err := o.readAt(ctx, raw, at); err != nil {
 		return err
 	}
-	var err error
-	o.table, err = ix.Parse(nil, raw, o.size)
-	return err
+	table, err := ix.Parse(nil, raw, o.size)
+	if err != nil {
+		return err
+	}
+	o.table = table
+	return nil
 }
 
 // place finds where the object begins and how long it is.

@@ -1,12 +1,14 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -558,6 +560,25 @@ func TestBudgetTooSmall(t *testing.T) {
 	}
 }
 
+// Sizes that no machine has, from the config or from metadata of others, are
+// refused at Open with the number, not wrapped around or asked of the system.
+func TestImpossibleSizes(t *testing.T) {
+	c := newCube(t)
+	// 2^41 elements of 2 bytes, 2^22 times: 2^64 bytes, which is 0.
+	c.cfg.Fields[0] = Field{Name: "x", Shape: []int{1 << 20, 1 << 21}, DType: nd.U16, Pad: PadFill}
+	c.cfg.BatchSize, c.cfg.HostBytes = 1<<22, 1<<30
+	if _, err := Open(t.Context(), c.cfg); !errors.Is(err, nd.ErrBudget) || !strings.Contains(err.Error(), "BatchSize") {
+		t.Errorf("a batch of 2^64 bytes: %v", err)
+	}
+	// The metadata alone would make a reader ask for 2^36 bytes.
+	l := layout{shape: []int64{1 << 33}, chunk: []int64{1}, shard: []int64{1 << 32}, dtype: nd.U8, codec: "zstd"}
+	st := store.NewMemory(map[string][]byte{"zarr.json": l.metadata()})
+	cfg := Config{Arrays: []ArrayRef{{Store: st}}, Fields: []Field{{Name: "x", Shape: []int{1}}}, BatchSize: 1}
+	if _, err := Open(t.Context(), cfg); !errors.Is(err, nd.ErrUnsupported) || !strings.Contains(err.Error(), "index") {
+		t.Errorf("an index of 2^36 bytes: %v", err)
+	}
+}
+
 // The memory that Open reports is within HostBytes, and all of it is used for
 // what was asked.
 func TestBudgetIsKept(t *testing.T) {
@@ -603,6 +624,31 @@ func TestReuseCounts(t *testing.T) {
 				t.Fatalf("%d uses, %d decoded, want %d", uses, decoded, n)
 			}
 		})
+	}
+}
+
+// A chunk without codecs may be larger than the ring: it is read in parts.
+func TestRawChunkLargerThanTheRing(t *testing.T) {
+	const n = 9 << 20
+	a := makeArray(t, rand.New(rand.NewPCG(1, 1)), layout{shape: []int64{n}, chunk: []int64{n}, dtype: nd.U8})
+	p := mustOpen(t, Config{
+		Arrays: []ArrayRef{{URI: "big", Store: a.stored("big")}}, Fields: []Field{{Name: "x", Shape: []int{n}}},
+		BatchSize: 1, Slots: 1, Workers: 1, HostBytes: 24 << 20,
+	})
+	if p.limits.slabs >= n {
+		t.Fatalf("a ring of %d bytes holds the chunk", p.limits.slabs)
+	}
+	for flip := range uint32(2) {
+		push(t, p, sampler.Sample{Crops: []sampler.Crop{{Box: nd.Box{{Stop: n}}, Flip: flip}}})
+		b := next(t, p)
+		got := slices.Clone(b.Tensor("x").Data)
+		if flip == 1 {
+			slices.Reverse(got)
+		}
+		if !bytes.Equal(got, a.values) {
+			t.Errorf("flip %d: other bytes", flip)
+		}
+		release(t, b)
 	}
 }
 

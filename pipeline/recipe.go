@@ -25,7 +25,7 @@ type recipe struct {
 }
 
 // compile makes the recipe of an array's leaf chunks. What cannot be decoded is
-// nd.ErrUnsupported and names the codec.
+// nd.ErrUnsupported and names the codec or the number that is too large.
 func compile(uri string, a *zarr.Array, verify bool) (*recipe, error) {
 	leaf := a.Leaf()
 	r := &recipe{array: uri, elem: a.DType.DType, big: leaf.Big, size: a.ChunkBytes(), chunk: leaf.Chunk, fill: a.Fill}
@@ -42,6 +42,11 @@ func compile(uri string, a *zarr.Array, verify bool) (*recipe, error) {
 	}
 	if _, ok := nd.Product(a.GridShape(len(a.Levels) - 1)); !ok {
 		return nil, nd.Errorf(nd.ErrUnsupported, "shape %v in chunks of %v has more than 2^63 chunks", a.Shape, leaf.Chunk)
+	}
+	for _, level := range a.Levels[:len(a.Levels)-1] {
+		if n := level.Index.Size(); n > maxIndexBytes {
+			return nil, nd.Errorf(nd.ErrUnsupported, "shards of %v chunks have an index of %d bytes, at most %d are read", level.Index.Counts, n, maxIndexBytes)
+		}
 	}
 	stages, err := r.decodeStages(a, leaf)
 	if err != nil {
