@@ -51,8 +51,14 @@ func (a *ahead) fill(pipe *pipeline.Pipeline) error {
 	}
 }
 
-// at reports whether nothing is under way for a loader that is at this step.
-func (a *ahead) at(epoch, step int64) bool { return a.epoch == epoch && a.next == step }
+// at reports whether nothing is under way for a loader that is at this step. The
+// end of an epoch is the start of the next.
+func (a *ahead) at(epoch, step int64) bool {
+	if a.next >= a.stream.Steps() {
+		return a.epoch+1 == epoch && step == 0
+	}
+	return a.epoch == epoch && a.next == step
+}
 
 // push pushes the next batch; false if the pipeline refused it or no epoch has
 // any.

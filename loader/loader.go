@@ -115,8 +115,7 @@ func (l *Loader) Next(ctx context.Context) (*pipeline.Batch, error) {
 
 // take waits for the batch of a step and counts it as returned.
 func (l *Loader) take(ctx context.Context, pipe *pipeline.Pipeline, epoch, step int64) (*pipeline.Batch, error) {
-	if l.ahead.at(epoch, step) {
-		err := l.ahead.refused
+	if err := l.ahead.refused; err != nil && l.ahead.at(epoch, step) {
 		l.ahead.pass()
 		l.advance()
 		return nil, err
