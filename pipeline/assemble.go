@@ -135,24 +135,29 @@ const planeBytes = 16 << 10
 
 // placeGathered is place for rows that are not contiguous in the chunk: flipped,
 // repeated or transposed. Rows are gathered together with their neighbours along
-// the axis that is closest in the chunk, so that its cache lines are used up.
+// the axis that is closest in the chunk, so that its cache lines are used up; long
+// rows in pieces.
 func (k *worker) placeGathered(t *nest, mem, src []byte, conv *conversion, row loop) {
 	across := t.closest()
-	wide, narrow := row.n*conv.from, row.n*conv.to
-	rows := min(across.n, max(1, planeBytes/wide))
-	if need := rows * wide; len(k.rows) < need {
-		k.rows = make([]byte, need)
+	piece := min(row.n, planeBytes/conv.from)
+	wide := piece * conv.from
+	rows := min(across.n, planeBytes/wide)
+	if k.rows == nil {
+		k.rows = make([]byte, planeBytes)
 	}
 	t.each(func(d, s int64) {
 		for r := 0; r < across.n; r += rows {
 			n := min(rows, across.n-r)
-			codec.Gather2(k.rows, wide, src, int(s)+r*int(across.src), int(across.src), int(row.src), n, row.n, conv.from)
-			for i := range n {
-				at := d + int64(r+i)*across.dst
-				conv.row(mem[at:at+int64(narrow)], k.rows[i*wide:(i+1)*wide], row.n)
+			for e := 0; e < row.n; e += piece {
+				m := min(piece, row.n-e)
+				codec.Gather2(k.rows, wide, src, int(s)+r*int(across.src)+e*int(row.src), int(across.src), int(row.src), n, m, conv.from)
+				for i := range n {
+					at := d + int64(r+i)*across.dst + int64(e*conv.to)
+					conv.row(mem[at:at+int64(m*conv.to)], k.rows[i*wide:i*wide+m*conv.from], m)
+				}
 			}
 		}
-		k.done.placed += int64(across.n * narrow)
+		k.done.placed += int64(across.n * row.n * conv.to)
 	})
 }
 
