@@ -175,7 +175,7 @@ type cropped struct {
 }
 
 func (a *app) readCrop(ctx context.Context, r *reading) error {
-	meta, err := arrayOf(ctx, r.Array)
+	meta, err := pipeline.Metadata(ctx, r.Array)
 	if err != nil {
 		return err
 	}
