@@ -262,3 +262,27 @@ func TestNoAllocationPerChunk(t *testing.T) {
 	}
 	t.Log(fmt.Sprintf("%.1f allocations a sample", perSample))
 }
+
+// The slot of a batch that fails goes to the next one at once, though nobody pushes
+// or takes anything.
+func TestSlotOfFailedBatchIsUsedAgain(t *testing.T) {
+	for _, policy := range []Policy{Raise, Skip} {
+		c := newCube(t)
+		rule := storetest.Rule{Op: storetest.OpRead, Key: "cube/c/...", Count: 1}
+		cfg := wholeCfg(c, storetest.NewFault(c.array.stored("cube"), rule))
+		cfg.OnError, cfg.BatchSize, cfg.Lookahead, cfg.Slots = policy, 1, 2, 1
+		p := mustOpen(t, cfg)
+		push(t, p, grid(2)...)
+		if b, err := p.Next(context.Background()); policy == Raise && !errors.Is(err, nd.ErrIO) || policy == Skip && len(b.Errs()) != 1 {
+			t.Fatalf("%v: %v", policy, err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		b, err := p.Next(ctx)
+		if err != nil {
+			t.Fatalf("%v: %v", policy, err)
+		}
+		wantIDs(t, b, 1)
+		release(t, b)
+	}
+}

@@ -144,10 +144,13 @@ func (s *scheduler) recycle(x *sampleState) {
 	}
 }
 
+// giveSlot takes the slot of a batch that nobody gets. A later batch may wait for
+// it, so the scheduler looks again.
 func (s *scheduler) giveSlot(b *batchState) {
 	if b.slot != nil {
 		s.p.slots.give(b.slot, nil)
 		b.slot = nil
+		s.p.inbox.ring()
 	}
 }
 
