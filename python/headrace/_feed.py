@@ -49,7 +49,7 @@ class Feed:
     def __init__(self, library: Library, config: Config, fields: Sequence[str], arrays: Arrays) -> None:
         self._library = library
         self._fields = tuple(fields)
-        self._shapes = {name: tuple(of_field(config.shape, name, ())) for name in fields}
+        self._shapes = {name: list(of_field(config.shape, name, ())) for name in fields}
         self._size = config.batch_size
         self._lock = threading.RLock()  # a generator may push to its own pipeline
         self._sources: deque[Iterator[Sample] | None] = deque()  # None stands for finish
@@ -123,14 +123,13 @@ class Feed:
     def _check(self, sample: Sample) -> None:
         if not isinstance(sample, Sample):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"a headrace.Sample is pushed, not {sample!r}")
-        if set(sample.fields) != set(self._fields):
+        if sample.fields != self._fields and set(sample.fields) != set(self._fields):
             raise Shape(f"sample {self.count} has the fields {list(sample.fields)}, the pipeline {list(self._fields)}")
         for name, _, box in sample.crops:
-            extents = tuple(stop - start for start, stop in box)
-            if extents != self._shapes[name]:
+            if [stop - start for start, stop in box] != self._shapes[name]:
                 raise Shape(
-                    f"sample {self.count}, field {name!r}: the box {box} has the extents {extents}, "
-                    f"the config's shape is {self._shapes[name]}"
+                    f"sample {self.count}, field {name!r}: the box {box} has the extents "
+                    f"{[stop - start for start, stop in box]}, the config's shape is {self._shapes[name]}"
                 )
 
     def _give(self, handle: int, ask: Ask) -> bool:
@@ -163,12 +162,15 @@ class Feed:
     def _words(self) -> list[int]:
         """The batch as numbers; see hr_push in cabi/abi.go."""
         words: list[int] = []
+        numbers = self._arrays.numbers
         for number, sample in enumerate(self._batch, self._first):
             words.append(number if sample.id is None else sample.id)
-            crops = {name: (uri, box) for name, uri, box in sample.crops}
-            for name in self._fields:
-                uri, box = crops[name]
-                words += (self._arrays.numbers[uri], sample.flip_mask, len(box))
+            crops = sample.crops
+            if sample.fields != self._fields:
+                crops = sorted(crops, key=lambda crop: self._fields.index(crop[0]))
+            flip = sample.flip_mask
+            for _, uri, box in crops:
+                words += (numbers[uri], flip, len(box))
                 for span in box:
                     words += span
         return words

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 Span: TypeAlias = "tuple[int, int] | slice"
@@ -83,6 +83,8 @@ class Sample:
     """(field, uri, box) for each field."""
     id: int | None
     flip: tuple[int, ...]
+    fields: tuple[str, ...] = field(compare=False)
+    """The names of the fields, "data" if none was given."""
 
     def __init__(
         self,
@@ -103,16 +105,12 @@ class Sample:
         object.__setattr__(self, "crops", crops)
         object.__setattr__(self, "id", None if id is None else operator.index(id))
         object.__setattr__(self, "flip", axes)
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The names of the fields, "data" if none was given."""
-        return tuple(name for name, _, _ in self.crops)
+        object.__setattr__(self, "fields", tuple(uris))
 
     @property
     def flip_mask(self) -> int:
         """`flip` with bit i set for axis i."""
-        return sum(1 << a for a in self.flip)
+        return sum(1 << a for a in self.flip) if self.flip else 0
 
     @property
     def uri(self) -> str:
