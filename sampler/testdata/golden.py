@@ -136,13 +136,17 @@ def main():
         for fp, seed, epoch in [("", 0, 0), ("00ff", 0, 1), ("00ff", 1, 0), ("00ff", 2**64 - 1, 2**40)]:
             at = order(n, epoch_key(fp, n, seed, epoch))
             at_positions = sorted({p for p in [0, 1, 2, 3, n // 3, n // 2, n - 2, n - 1] if 0 <= p < n})
-            orders.append(
-                {"n": n, "fingerprint": fp, "seed": seed, "epoch": epoch, "at": [[p, at(p)] for p in at_positions]}
-            )
+            orders.append({"n": n, "fingerprint": fp, "seed": seed, "epoch": epoch, "at": [[p, at(p)] for p in at_positions]})
     random_crops = []
     for config in [
         {"crop": [2, 3], "shapes": [[4, 9], [100, 3], [2, 70]], "weight": "volume", "flips": [-1], "seed": 0},
-        {"crop": [64, 128, 128], "shapes": [[2048, 4096, 4096], [64, 128, 128]], "weight": "equal", "flips": [-1, -3], "seed": 7},
+        {
+            "crop": [64, 128, 128],
+            "shapes": [[2048, 4096, 4096], [64, 128, 128]],
+            "weight": "equal",
+            "flips": [-1, -3],
+            "seed": 7,
+        },
         {"crop": [1], "shapes": [[2**50]], "weight": "volume", "flips": [], "seed": 2**64 - 1},
     ]:
         config["count"] = 1000
