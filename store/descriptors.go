@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -88,6 +89,11 @@ func openFileLimit() int {
 // waiting for its writer; it means nothing for a regular file.
 func openObject(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		if link := brokenLink(path); link != "" {
+			return nil, nd.Errorf(nd.ErrIO, "the link %s leads nowhere: is the disk of its target mounted?", link)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +109,26 @@ func openObject(path string) (*os.File, error) {
 	}
 	_ = file.Close() // nothing was written
 	return nil, err
+}
+
+// brokenLink is the symbolic link on the way to a path that keeps it from being
+// there, "" if there is none. A disk that is not mounted must not pass for chunks
+// that were never written.
+func brokenLink(path string) string {
+	for {
+		info, err := os.Lstat(path)
+		if up := filepath.Dir(path); errors.Is(err, fs.ErrNotExist) && up != path {
+			path = up
+			continue
+		}
+		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			return ""
+		}
+		if _, err = os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return path
+		}
+		return ""
+	}
 }
 
 // acquire gives the open file of a name; the caller must release it. Callers

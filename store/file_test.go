@@ -175,6 +175,27 @@ func TestSymbolicLinks(t *testing.T) {
 	}
 }
 
+// A link whose target is gone (a disk that is not mounted) is an I/O error and not
+// an object that was never written, whichever part of the key it is. An object
+// that is missing behind a good link is nd.ErrNotFound as anywhere.
+func TestLinksThatLeadNowhere(t *testing.T) {
+	root := writeFolder(t, map[string][]byte{"disk/0": {1}})
+	for link, target := range map[string]string{"gone": "disk2", "good": "disk", "file": "disk/9"} {
+		if err := os.Symlink(filepath.Join(root, target), filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := store.NewFile(root, store.Options{})
+	defer shut(t, f)
+	for key, kind := range map[string]error{
+		"gone/0/1": nd.ErrIO, "file": nd.ErrIO, "good/7": nd.ErrNotFound, "good/1/2": nd.ErrNotFound, "none/0": nd.ErrNotFound,
+	} {
+		if _, err := f.Size(t.Context(), key); !errors.Is(err, kind) {
+			t.Errorf("%s: %v, want %v", key, err, kind)
+		}
+	}
+}
+
 func TestReadAll(t *testing.T) {
 	st := store.NewMemory(map[string][]byte{"a": []byte("abc")})
 	got, err := store.ReadAll(t.Context(), st, "a", 3)
