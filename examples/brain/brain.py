@@ -40,7 +40,8 @@ def fetch(data: Path) -> Path:
         if (root / TEMPLATES / "ch2.nii.gz").exists():
             return root / TEMPLATES
     data.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["apt-get", "download", "-q", PACKAGE], cwd=data, check=True)
+    if subprocess.run(["apt-get", "download", "-q", PACKAGE], cwd=data).returncode:
+        raise SystemExit(f"apt-get cannot download {PACKAGE}: run apt-get update first, on a Debian or Ubuntu machine")
     archive = next(data.glob(f"{PACKAGE}_*.deb"))
     subprocess.run(["dpkg", "-x", archive, data / "deb"], check=True)
     return data / "deb" / TEMPLATES
