@@ -10,8 +10,18 @@ import (
 // Span is the half-open range [Start, Stop) of one axis.
 type Span struct{ Start, Stop int64 }
 
-// Len is the number of indices in the span, 0 if it is empty or reversed.
-func (s Span) Len() int64 { return max(0, s.Stop-s.Start) }
+// Len is the number of indices in the span, 0 if it is empty or reversed, MaxInt64
+// if there are more.
+func (s Span) Len() int64 {
+	switch n := s.Stop - s.Start; {
+	case s.Stop <= s.Start:
+		return 0
+	case n < 0: // it does not fit
+		return math.MaxInt64
+	default:
+		return n
+	}
+}
 
 // Intersect is the part that both spans cover; it is empty if there is none.
 func (s Span) Intersect(t Span) Span {
