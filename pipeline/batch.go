@@ -41,7 +41,7 @@ type Batch struct {
 	fields  []*fieldLayout
 	slot    *slot // nil for a batch of no samples
 	refs    atomic.Int32
-	free    func(*Batch, Event)
+	free    func(*Batch)
 }
 
 // Tensor is the field of that name; it panics never: an unknown name gives a
@@ -102,18 +102,24 @@ func (b *Batch) Retain() {
 }
 
 // Release drops a reference. With the last one the slot becomes free for another
-// batch once after has happened. It does not block, save that after Close the last
-// Release waits for after and gives the memory back to the system. Releasing more
-// often than retained is an error of kind nd.ErrClosed and changes nothing.
+// batch, which is not written before the events of all releases have happened. It
+// does not block, save that after Close the last Release waits for the events and
+// gives the memory back to the system. Releasing more often than retained is an
+// error of kind nd.ErrClosed and changes nothing.
 func (b *Batch) Release(after Event) error {
+	owed := after == nil || b.slot == nil
 	for {
 		n := b.refs.Load()
 		if n <= 0 {
 			return nd.Errorf(nd.ErrClosed, "batch %d was released already", b.seq)
 		}
+		if !owed { // while the reference keeps the slot ours
+			b.slot.owe(after)
+			owed = true
+		}
 		if b.refs.CompareAndSwap(n, n-1) {
 			if n == 1 {
-				b.free(b, after)
+				b.free(b)
 			}
 			return nil
 		}
@@ -173,23 +179,32 @@ type fieldLayout struct {
 type slot struct {
 	mem []byte
 
-	dirty atomic.Bool // after is set
+	dirty atomic.Bool // after holds events
 	mu    sync.Mutex
-	after Event // must have happened before the memory is written again
+	after []Event // must have happened before the memory is written again
 }
 
-// await waits until the last consumer's work on the memory is done.
+// owe adds an event of a consumer that is done with the memory.
+func (s *slot) owe(after Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.after = append(s.after, after)
+	s.dirty.Store(true)
+}
+
+// await waits until the last consumers' work on the memory is done.
 func (s *slot) await() {
 	if !s.dirty.Load() {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.after != nil {
-		s.after.Wait() //nolint:errcheck // a lost device has no more use of the memory either
-		s.after = nil
-		s.dirty.Store(false)
+	for _, after := range s.after {
+		after.Wait() //nolint:errcheck // a lost device has no more use of the memory either
 	}
+	clear(s.after)
+	s.after = s.after[:0]
+	s.dirty.Store(false)
 }
 
 // slots owns the memory of all batches. Memory of slots that are held when the

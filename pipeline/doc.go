@@ -50,5 +50,5 @@
 //
 // inbox.mu, outlet.mu, tasks.mu, slots.mu, slot.mu and host.mu each guard their
 // own struct. No two are ever held together, and none while calling out, save that
-// slot.mu is held while waiting for the event of the slot's last consumer.
+// slot.mu is held while waiting for the events of the slot's last consumers.
 package pipeline

@@ -240,9 +240,9 @@ func (p *Pipeline) shut() {
 }
 
 // releaseSlot is the end of a batch.
-func (p *Pipeline) releaseSlot(b *Batch, after Event) {
+func (p *Pipeline) releaseSlot(b *Batch) {
 	if b.slot != nil {
-		p.slots.give(b.slot, after)
+		p.slots.give(b.slot)
 		p.inbox.ring()
 	}
 }

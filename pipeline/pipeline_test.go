@@ -496,6 +496,58 @@ func TestRetainAfterReleaseDoesNothing(t *testing.T) {
 	}
 }
 
+// gate is an event that somebody waits for, once, until it is opened.
+type gate struct{ waited, opened chan struct{} }
+
+func newGate() gate { return gate{make(chan struct{}), make(chan struct{})} }
+
+func (g gate) Wait() error {
+	close(g.waited)
+	<-g.opened
+	return nil
+}
+
+// A slot is not written again before the events of all releases have happened,
+// that of the last as well as those before it.
+func TestSlotWaitsForEveryConsumer(t *testing.T) {
+	c := newCube(t)
+	c.cfg.Slots = 1
+	p := mustOpen(t, c.cfg)
+	pushBatch(t, p, grid(4)...)
+	b := next(t, p)
+	before := slices.Clone(b.Tensor("x").Data)
+	gates := []gate{newGate(), newGate(), newGate()}
+	b.Retain()
+	b.Retain()
+	for _, g := range []Event{gates[0], nil, gates[1]} {
+		if err := b.Release(g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mem := p.slots.free[0].mem
+	pushBatch(t, p, at(4, 7, 9), at(5, 8, 9), at(6, 9, 9), at(7, 10, 9))
+	for _, g := range gates[:2] {
+		<-g.waited
+		if n := p.counts.batches.Load(); n != 1 || !bytes.Equal(mem[:len(before)], before) {
+			t.Errorf("%d batches, or the memory was written, before a consumer's event", n)
+		}
+		close(g.opened)
+	}
+	b = next(t, p)
+	c.check(t, b)
+	// After Close the memory is given back when the last event has happened.
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	slot, freed := b.slot, make(chan error)
+	go func() { freed <- b.Release(gates[2]) }()
+	<-gates[2].waited
+	close(gates[2].opened)
+	if err := <-freed; err != nil || slot.mem != nil {
+		t.Errorf("released after Close: %v, memory %d bytes", err, len(slot.mem))
+	}
+}
+
 // panicking is a store that panics where chunks are.
 type panicking struct{ store.Store }
 

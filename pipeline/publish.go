@@ -148,7 +148,7 @@ func (s *scheduler) recycle(x *sampleState) {
 // it, so the scheduler looks again.
 func (s *scheduler) giveSlot(b *batchState) {
 	if b.slot != nil {
-		s.p.slots.give(b.slot, nil)
+		s.p.slots.give(b.slot)
 		b.slot = nil
 		s.p.inbox.ring()
 	}

@@ -29,32 +29,25 @@ func (s *slots) take() *slot {
 	return sl
 }
 
-// give takes a slot back; its memory may be written again once after has
-// happened. After close the memory goes back to the system instead.
-func (s *slots) give(sl *slot, after Event) {
-	if s.keep(sl, after) {
+// give takes a slot back. After close its memory goes back to the system, once
+// nobody works on it any more.
+func (s *slots) give(sl *slot) {
+	if s.keep(sl) {
 		return
 	}
-	if after != nil {
-		after.Wait() //nolint:errcheck // a lost device has no more use of the memory either
-	}
+	sl.await()
 	free(sl.mem) //nolint:errcheck // the address is ours, munmap cannot fail
 	sl.mem = nil
 }
 
 // keep puts a slot among the free ones; false after close.
-func (s *slots) keep(sl *slot, after Event) bool {
+func (s *slots) keep(sl *slot) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return false
+	if !s.closed {
+		s.free = append(s.free, sl)
 	}
-	if after != nil {
-		sl.after = after
-		sl.dirty.Store(true)
-	}
-	s.free = append(s.free, sl)
-	return true
+	return !s.closed
 }
 
 // close frees the slots that nobody holds; the others follow when given back.
