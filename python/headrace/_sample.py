@@ -46,6 +46,8 @@ def _span(span: Span, axis: int) -> tuple[int, int]:
     start, stop = operator.index(start), operator.index(stop)
     if stop < start:
         raise ValueError(f"box axis {axis}: stop {stop} lies before start {start}")
+    if start < -(2**63) or stop >= 2**63:  # ctypes would cut them to 64 bits
+        raise ValueError(f"box axis {axis}: {start}:{stop} does not fit 64 bits")
     return start, stop
 
 
@@ -76,7 +78,7 @@ class Sample:
     True
 
     Raises TypeError for a bare integer in place of a span, ValueError for a step
-    other than 1, a missing stop, or a stop before its start.
+    other than 1, a missing stop, a stop before its start, or a number beyond 64 bits.
     """
 
     crops: tuple[tuple[str, str, tuple[tuple[int, int], ...]], ...]
@@ -103,7 +105,10 @@ class Sample:
         if any(a < 0 or a > 31 for a in axes):
             raise ValueError(f"flip {axes}: axes are counted from 0 to 31")
         object.__setattr__(self, "crops", crops)
-        object.__setattr__(self, "id", None if id is None else operator.index(id))
+        number = None if id is None else operator.index(id)
+        if number is not None and not -(2**63) <= number < 2**63:
+            raise ValueError(f"id {number} does not fit 64 bits")
+        object.__setattr__(self, "id", number)
         object.__setattr__(self, "flip", axes)
         object.__setattr__(self, "fields", tuple(uris))
 

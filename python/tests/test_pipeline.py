@@ -180,6 +180,14 @@ def test_a_sample_of_the_wrong_form_is_refused_and_the_rest_goes_on(volume: str,
             p.push([volume])  # type: ignore[list-item]
 
 
+@pytest.mark.parametrize("start", [2**64, -(2**64), 2**63 - 4])
+def test_numbers_beyond_64_bits_are_refused(start: int) -> None:
+    with pytest.raises(ValueError, match=r"box axis 1: .* 64 bits"):
+        hr.Sample("a.zarr", [(0, 4), (start, start + 4)])
+    with pytest.raises(ValueError, match=r"id .* 64 bits"):
+        hr.Sample("a.zarr", [(0, 4)], id=2 * start + 8)
+
+
 def test_an_array_that_is_not_there_names_what_was_tried(tmp_path: Path, volume: str, boxes: Boxes) -> None:
     with hr.Pipeline(hr.Config(shape=(4, 4, 4), batch_size=1)) as p:
         with pytest.raises(FileNotFoundError) as caught:
