@@ -103,7 +103,7 @@ func hr_wait(call C.uint64_t, timeoutMS C.int32_t, result *C.hr_result, out *C.h
 	})
 }
 
-// hr_cancel gives a call up: what it opens is closed again.
+// hr_cancel gives a call up: what it opens is closed again. Closing goes on.
 //
 //export hr_cancel
 func hr_cancel(call C.uint64_t) {

@@ -158,6 +158,15 @@ func TestCloseTakesTheHandleAtOnce(t *testing.T) {
 	if _, _, st, err := l.wait(call, patience); st != done || err != nil || !o.wasClosed() {
 		t.Errorf("got %v %v", st, err)
 	}
+	// Nobody has to wait: a close that is given up closes, and leaves nothing behind.
+	o = newThing()
+	if call, err = l.closeObject(l.put(o)); err != nil {
+		t.Fatal(err)
+	}
+	l.cancel(call)
+	if n := len(l.mu.objects); n != 0 || !o.wasClosed() {
+		t.Errorf("%d objects are left", n)
+	}
 }
 
 // Tokens come back over the pipe in any order; what is no token of ours does

@@ -174,13 +174,14 @@ class Library:
 
     def close(self, handle: int, *, wait: bool = True) -> None:
         """Closes an object. Without waiting it is closed in its own time."""
-        if not wait:
-            call = c_uint64(0)
-            self.call("hr_close", handle, byref(call))
+        if wait:
+            self._wait(lambda call: self.call("hr_close", handle, byref(call)))
             return
-        self._wait(lambda call: self.call("hr_close", handle, byref(call)), give_up=False)
+        call = c_uint64(0)
+        self.call("hr_close", handle, byref(call))
+        self._engine.hr_cancel(call)  # it closes all the same
 
-    def _wait(self, start: Callable[[c_uint64], object], *, give_up: bool = True) -> tuple[int, Any]:
+    def _wait(self, start: Callable[[c_uint64], object]) -> tuple[int, Any]:
         """Waits for a call in steps, so that Ctrl-C comes through; then it is given up."""
         call, result = c_uint64(0), Result()
         try:
@@ -189,8 +190,8 @@ class Library:
                 pass
             text = self._take_text(result.json)
             return result.handle, None if text is None else json.loads(text)
-        except BaseException:  # of a signal handler; the call's own error leaves nothing to cancel
-            if give_up:
+        except BaseException:  # of a signal handler; after the call's own error there is nothing to give up
+            if call.value and self.alive():
                 self._engine.hr_cancel(call)
                 if result.handle:
                     self.close(result.handle, wait=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -86,7 +87,9 @@ class Loader(Engine):
         _check_mode(tail, coord, mode)
         names = crops.fields
         size = count("batch_size", batch_size) if batch_size is not None else count("global_batch_size", global_batch_size)
-        config = Config(shape=crops.shape, batch_size=size, dtype=dtype, **options)
+        # A rank's part of a global batch is known once the number of ranks is.
+        own = 1 if batch_size is None else size
+        config = Config(shape=crops.shape, batch_size=own, dtype=dtype, **options)
         what = describe(config, names) | {
             "open": "loader",
             "device": device_name(device),
@@ -102,7 +105,7 @@ class Loader(Engine):
         }
         super().__init__(what)
         self.crops = crops
-        self.config = config
+        self.config = dataclasses.replace(config, batch_size=self.batch_size)
         self.fields = names
 
     def __enter__(self) -> Loader:

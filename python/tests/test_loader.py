@@ -129,6 +129,11 @@ def test_ranks_share_an_epoch(grid: hr.Crops, monkeypatch: pytest.MonkeyPatch) -
     assert sorted(seen) == list(range(12))
     assert weights == pytest.approx(3 * 12 / 7)
     monkeypatch.setenv("RANK", "5")
+    # What one rank looks ahead may be less than a global batch.
+    monkeypatch.setenv("RANK", "1")
+    with hr.Loader(grid, global_batch_size=9, lookahead=3) as loader:
+        assert loader.batch_size == loader.config.batch_size == 3
+    monkeypatch.setenv("RANK", "5")
     with pytest.raises(ValueError, match="RANK=5"):
         hr.Loader(grid, batch_size=1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,6 @@ def pipeline(**options):
 
 
 def script(body: str) -> str:
-    import textwrap
-
     return START + textwrap.dedent(body)
 
 
