@@ -57,17 +57,21 @@ func Errorf(kind error, format string, args ...any) error {
 }
 
 // At fills in the fields of the place that err does not know yet. An error that
-// is not an *Error becomes one of kind ErrIO; context errors pass unchanged.
+// holds no *Error becomes one of kind ErrIO; one that wraps or joins some keeps its
+// text and takes the kind of the first. Context errors pass unchanged.
 func At(err error, place Place) error {
 	if err == nil {
 		return nil
 	}
-	var e *Error
-	if !errors.As(err, &e) {
-		if isContext(err) {
+	e, ok := err.(*Error) //nolint:errorlint // only the outermost error's place is filled in
+	if !ok {
+		kind := ErrIO
+		if errors.As(err, &e) {
+			kind = e.Kind
+		} else if isContext(err) {
 			return err
 		}
-		return &Error{Kind: ErrIO, Detail: err.Error(), Place: place, Err: err}
+		return &Error{Kind: kind, Detail: err.Error(), Place: place, Err: err}
 	}
 	c := *e
 	if c.Array == "" {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/headrace/headrace/codec"
 	"github.com/headrace/headrace/nd"
@@ -34,9 +35,14 @@ func (p *Pipeline) openArrays(ctx context.Context) error {
 func (p *Pipeline) array(i int) *boundArray { return (*p.arrays.Load())[i] }
 
 // AddArray opens one more array and returns its index, for samples pushed from
-// then on. The memory was divided at Open: an array whose chunks do not fit it is
-// nd.ErrBudget, and must be named in Config.Arrays.
-func (p *Pipeline) AddArray(ctx context.Context, ref ArrayRef) (int, error) {
+// then on. It feeds the fields named, or, if none is, those whose Arrays are nil.
+// The memory was divided at Open: an array whose chunks do not fit it is
+// nd.ErrBudget, and must be named in Config.Arrays. Close ends a call that waits
+// for the store.
+func (p *Pipeline) AddArray(ctx context.Context, ref ArrayRef, fields ...string) (int, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
 	p.adding.Lock()
 	defer p.adding.Unlock()
 	if err := p.inbox.ending(); err != nil {
@@ -45,7 +51,7 @@ func (p *Pipeline) AddArray(ctx context.Context, ref ArrayRef) (int, error) {
 	list := *p.arrays.Load()
 	a, err := p.bind(ctx, int32(len(list)), ref)
 	if err == nil {
-		err = p.admit(a)
+		err = p.admit(a, fields)
 	}
 	if err != nil {
 		if a != nil && a.owned {
@@ -59,7 +65,7 @@ func (p *Pipeline) AddArray(ctx context.Context, ref ArrayRef) (int, error) {
 }
 
 // admit checks that a later array fits what was laid out at Open.
-func (p *Pipeline) admit(a *boundArray) error {
+func (p *Pipeline) admit(a *boundArray, fields []string) error {
 	if r := a.layout.recipe; !r.raw && r.size > p.limits.chunk {
 		return nd.Errorf(nd.ErrBudget, "chunks of %d bytes; the arrays named at Open left room for %d: name this array in Config.Arrays", r.size, p.limits.chunk)
 	}
@@ -68,7 +74,13 @@ func (p *Pipeline) admit(a *boundArray) error {
 			return nd.Errorf(nd.ErrConfig, "field %q has a scale or offset for each array of Config.Arrays, none for a later one", f.Name)
 		}
 	}
-	return p.pair(a)
+	return p.pair(a, func(f *Field) (feeds, named bool) {
+		if len(fields) > 0 {
+			named = slices.Contains(fields, f.Name)
+			return named, named
+		}
+		return f.Arrays == nil, false
+	})
 }
 
 func (p *Pipeline) bind(ctx context.Context, index int32, ref ArrayRef) (*boundArray, error) {
@@ -79,13 +91,17 @@ func (p *Pipeline) bind(ctx context.Context, index int32, ref ArrayRef) (*boundA
 	if o.prefix != "" {
 		o.prefix += "/"
 	}
-	a := &boundArray{index: index, ref: ref, store: o.store, prefix: o.prefix, meta: o.array, owned: ref.Store == nil, blobLimit: indexBytes, counts: &p.counts}
+	a := &boundArray{index: index, ref: ref, store: o.store, prefix: o.prefix, meta: o.array, owned: ref.Store == nil, limits: &p.limits, counts: &p.counts}
 	for _, text := range a.meta.Notes {
 		p.tell(func(l *Listener) {
 			if l.Noted != nil {
 				l.Noted(Note{ref.URI, text})
 			}
 		})
+	}
+	a.document = a.prefix + map[int]string{2: ".zarray", 3: "zarr.json"}[a.meta.Format]
+	if _, err := a.store.Size(ctx, a.document); err != nil {
+		a.document = "" // consolidated metadata stand for it
 	}
 	r, err := compile(ref.URI, a.meta, !p.cfg.NoVerify)
 	if err != nil {

@@ -1,8 +1,6 @@
 package pipeline
 
 import (
-	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/headrace/headrace/nd"
@@ -126,41 +124,6 @@ func (b *Batch) Release(after Event) error {
 	}
 }
 
-// SampleError is the failure of one sample.
-type SampleError struct {
-	ID  int64
-	Err error
-}
-
-func (e *SampleError) Error() string { return fmt.Sprintf("sample %d: %v", e.ID, e.Err) }
-
-// Unwrap gives the cause, which matches one kind of package nd.
-func (e *SampleError) Unwrap() error { return e.Err }
-
-// BatchError is what Next returns in place of a batch under Raise: the samples
-// that failed, at least one.
-type BatchError struct {
-	Meta    Meta
-	Samples []*SampleError
-}
-
-func (e *BatchError) Error() string {
-	text := e.Samples[0].Error()
-	if n := len(e.Samples); n > 1 {
-		text += fmt.Sprintf(" (and %d more samples of this batch)", n-1)
-	}
-	return text
-}
-
-// Unwrap gives the failures, so that errors.Is finds the kind of each.
-func (e *BatchError) Unwrap() []error {
-	errs := make([]error, len(e.Samples))
-	for i, s := range e.Samples {
-		errs[i] = s
-	}
-	return errs
-}
-
 // fieldLayout is where a field lies within a slot.
 type fieldLayout struct {
 	name        string
@@ -173,44 +136,4 @@ type fieldLayout struct {
 	pad         Pad
 	padElem     []byte // PadValue as one element
 	crop        []int  // extents of a crop in the array's axes
-}
-
-// slot is the memory of one batch. It is free, in the making, or held.
-type slot struct {
-	mem []byte
-
-	dirty atomic.Bool // after holds events
-	mu    sync.Mutex
-	after []Event // must have happened before the memory is written again
-}
-
-// owe adds an event of a consumer that is done with the memory.
-func (s *slot) owe(after Event) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.after = append(s.after, after)
-	s.dirty.Store(true)
-}
-
-// await waits until the last consumers' work on the memory is done.
-func (s *slot) await() {
-	if !s.dirty.Load() {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, after := range s.after {
-		after.Wait() //nolint:errcheck // a lost device has no more use of the memory either
-	}
-	clear(s.after)
-	s.after = s.after[:0]
-	s.dirty.Store(false)
-}
-
-// slots owns the memory of all batches. Memory of slots that are held when the
-// pipeline closes is freed with their last Release.
-type slots struct {
-	mu     sync.Mutex
-	closed bool
-	free   []*slot
 }

@@ -286,3 +286,34 @@ func TestSlotOfFailedBatchIsUsedAgain(t *testing.T) {
 		release(t, b)
 	}
 }
+
+// A store that is gone is not a store without chunks: once the array's metadata
+// cannot be found either, a missing chunk is nd.ErrIO and never fill.
+func TestVanishedStoreIsNoFill(t *testing.T) {
+	c := newCube(t)
+	st := storetest.NewFault(c.array.stored("cube"),
+		storetest.Rule{Key: "cube/zarr.json", Op: storetest.OpSize, From: 3, Kind: storetest.Missing},
+		storetest.Rule{Key: "cube/c/...", Op: storetest.OpSize, Kind: storetest.Missing})
+	errs := failing(t, c, st)
+	if len(errs) != 16 || !errors.Is(errs[3], nd.ErrIO) || !strings.Contains(errs[3].Error(), "unmounted") {
+		t.Fatalf("%d samples failed: %v", len(errs), errs[3])
+	}
+}
+
+// Plans are bounded by their size, not only by the number of samples, and
+// everything still comes out in order.
+func TestLargePlansAreTakenInTurn(t *testing.T) {
+	l := layout{shape: []int64{512, 512}, chunk: []int64{1, 1}, shard: []int64{512, 512}, dtype: nd.U8}
+	a := makeArray(t, rand.New(rand.NewPCG(1, 1)), l)
+	cfg := Config{
+		Arrays: []ArrayRef{{URI: "a", Store: a.stored("a")}}, BatchSize: 1, Lookahead: 8,
+		Fields: []Field{{Name: "x", Shape: []int{400, 400}, DType: nd.U8}},
+	}
+	p := mustOpen(t, cfg)
+	var samples []sampler.Sample
+	for i := range int64(8) {
+		samples = append(samples, sampler.Sample{ID: i, Crops: []sampler.Crop{{Box: nd.Box{{Start: i, Stop: i + 400}, {Start: 2 * i, Stop: 2*i + 400}}}}})
+	}
+	compare(t, p, &cfg, []*testArray{a}, samples)
+	checkIdle(t, p)
+}

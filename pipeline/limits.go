@@ -92,7 +92,10 @@ func (p *Pipeline) layOutFields() error {
 		return errors.Join(errs...)
 	}
 	for _, a := range *p.arrays.Load() {
-		errs = append(errs, p.pair(a))
+		errs = append(errs, p.pair(a, func(f *Field) (feeds, named bool) {
+			named = slices.Contains(f.Arrays, int(a.index))
+			return named || f.Arrays == nil, named
+		}))
 	}
 	return errors.Join(errs...)
 }
@@ -181,24 +184,33 @@ func (p *Pipeline) arraysOf(c *Field) []*boundArray {
 	return list
 }
 
-// pair works out how the array's elements become each field's. What cannot be is
-// an error now where the field names its arrays, else when a sample asks for it.
-func (p *Pipeline) pair(a *boundArray) error {
+// pair works out how the array's elements become those of each field that it
+// feeds. What cannot be is an error now where the array was named for the field,
+// else when a sample asks for it.
+func (p *Pipeline) pair(a *boundArray, feeds func(*Field) (feeds, named bool)) error {
 	a.pairs = make([]pairing, len(p.fields))
 	var errs []error
 	for i, f := range p.fields {
 		c := &p.cfg.Fields[i]
-		if c.Arrays != nil && !slices.Contains(c.Arrays, int(a.index)) {
+		yes, named := feeds(c)
+		if !yes {
 			a.pairs[i].err = nd.Errorf(nd.ErrShape, "array %d is not among the arrays of field %q", a.index, c.Name)
 			continue
 		}
-		conv, err := newConversion(a.layout.recipe, f.dtype, c.affine(int(a.index)))
+		conv, err := p.convert(a, c, f)
 		a.pairs[i] = pairing{conv, err}
-		if err != nil && c.Arrays != nil {
+		if err != nil && named {
 			errs = append(errs, nd.At(nd.Errorf(kindOf(err), "field %q: %w", c.Name, err), nd.Place{Array: a.ref.URI}))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (p *Pipeline) convert(a *boundArray, c *Field, f *fieldLayout) (*conversion, error) {
+	if from := a.meta.DType.DType; c.DType == nd.Invalid && from != f.dtype {
+		return nil, nd.Errorf(nd.ErrShape, "the field keeps its arrays' type %s, this one is %s: give the field a DType", f.dtype, from)
+	}
+	return newConversion(a.layout.recipe, f.dtype, c.affine(int(a.index)))
 }
 
 // affine is the scale and offset of an array in this field, nil for none.

@@ -3,8 +3,8 @@ package pipeline
 import "time"
 
 // Listener is told what happens inside a pipeline. Any func may be nil. They are
-// called on the pipeline's own goroutines, one at a time: they must return soon
-// and must not call the pipeline.
+// called on the scheduler's goroutine, one at a time, Noted on that of Open or
+// AddArray: they must return soon and must not call the pipeline.
 type Listener struct {
 	// SampleFailed is called once for each bad sample, whatever the policy.
 	SampleFailed func(SampleFailed)

@@ -273,16 +273,32 @@ func (o *object) place(ctx context.Context) error {
 	o.file = o.array.key(o.coord)
 	size, err := o.array.store.Size(ctx, o.file)
 	if errors.Is(err, nd.ErrNotFound) {
-		return errMissing
+		return o.array.missing(ctx)
 	}
 	o.size = size
 	return err
 }
 
+// missing tells a chunk that is not stored from a store that is gone: it is
+// missing only while the array's own document is there.
+func (a *boundArray) missing(ctx context.Context) error {
+	if a.document == "" {
+		return errMissing
+	}
+	_, err := a.store.Size(ctx, a.document)
+	if errors.Is(err, nd.ErrNotFound) {
+		return nd.Errorf(nd.ErrIO, "%s is gone, and with it perhaps the whole store: was it unmounted?", a.document)
+	}
+	if err != nil {
+		return err
+	}
+	return errMissing
+}
+
 // unwrap decodes the codecs around a whole shard; from then on its bytes come
 // from memory. The decoded length is not known beforehand, but bounded.
 func (o *object) unwrap(ctx context.Context, s *codec.Scratch, verify bool) error {
-	if limit := o.array.blobLimit; o.size > limit {
+	if limit := o.array.limits.index; o.size > limit {
 		return nd.Errorf(nd.ErrBudget, "codecs wrap a shard of %d bytes, the index cache holds %d: raise HostBytes", o.size, limit)
 	}
 	packed := make([]byte, o.size)
@@ -293,7 +309,7 @@ func (o *object) unwrap(ctx context.Context, s *codec.Scratch, verify bool) erro
 	if !verify {
 		chain = chain.WithoutChecksums()
 	}
-	blob, err := chain.Decode(make([]byte, o.array.blobLimit), packed, s)
+	blob, err := chain.Decode(make([]byte, o.array.limits.index), packed, s)
 	if err != nil {
 		return err
 	}
@@ -346,17 +362,18 @@ func coordinates(c []int64) string {
 
 // boundArray is an array that the pipeline reads.
 type boundArray struct {
-	index     int32
-	ref       ArrayRef
-	store     store.Store
-	prefix    string // of the array within the store, "" or ending in "/"
-	meta      *zarr.Array
-	layout    *arrayLayout
-	pairs     []pairing      // with each field
-	wraps     []*codec.Chain // per level, for codecs around whole shards
-	blobLimit int64
-	owned     bool // the store was opened for this array and closes with the pipeline
-	counts    *counters
+	index    int32
+	ref      ArrayRef
+	store    store.Store
+	prefix   string // of the array within the store, "" or ending in "/"
+	document string // key of its metadata, "" if those were found elsewhere
+	meta     *zarr.Array
+	layout   *arrayLayout
+	pairs    []pairing      // with each field
+	wraps    []*codec.Chain // per level, for codecs around whole shards
+	limits   *limits
+	owned    bool // the store was opened for this array and closes with the pipeline
+	counts   *counters
 }
 
 func (a *boundArray) key(coord []int64) string { return a.prefix + a.meta.Key(coord) }

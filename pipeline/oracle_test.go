@@ -201,7 +201,7 @@ func checkIdle(t *testing.T, p *Pipeline) {
 		t.Fatal(err)
 	}
 	s := p.sched
-	if s.slabs.used != 0 || s.inflight != 0 || s.loading != 0 || len(s.window) != 0 || len(s.order) != 0 {
+	if s.slabs.used != 0 || s.inflight != 0 || s.loading != 0 || len(s.window)+len(s.queue)+s.planned != 0 || len(s.order) != 0 {
 		t.Fatalf("ring %d bytes, %d waves, %d objects, %d samples, %d batches are left", s.slabs.used, s.inflight, s.loading, len(s.window), len(s.order))
 	}
 	if p.inbox.room != p.cfg.Lookahead {

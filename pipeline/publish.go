@@ -166,9 +166,10 @@ func (s *scheduler) discard() {
 			s.locator.unpin(o)
 		}
 		x.objects = nil
-		s.freed++
 	}
-	s.window = s.window[:0]
+	s.freed += len(s.window) + len(s.queue)
+	clear(s.queue)
+	s.queue, s.window, s.planned = s.queue[:0], s.window[:0], 0
 	s.table.clear()
 	for _, b := range s.order {
 		s.freed += b.room

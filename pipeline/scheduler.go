@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"time"
 
 	"github.com/headrace/headrace/nd"
@@ -60,7 +61,9 @@ type scheduler struct {
 	slabs   *arena
 	plan    plan
 
+	queue    []*sampleState // pushed, not planned yet
 	window   []*sampleState // planned, in order; the head is dispatched next
+	planned  int            // jobs of the window
 	order    []*batchState  // not published, in order
 	seq      int64          // of the next sample
 	waveSeq  int64
@@ -98,7 +101,10 @@ func (s *scheduler) run() {
 		}
 		s.accept(&m)
 		if !m.ended {
-			s.dispatch()
+			s.planAhead()
+			for s.dispatch() {
+				s.planAhead() // the window has moved on
+			}
 			s.publish()
 		} else if s.inflight == 0 && s.loading == 0 || s.p.broken() {
 			return
@@ -108,17 +114,35 @@ func (s *scheduler) run() {
 	}
 }
 
-// accept plans what was pushed.
+// accept takes what was pushed.
 func (s *scheduler) accept(m *mail) {
 	s.order = append(s.order, m.batches...)
+	s.queue = append(s.queue, m.samples...)
 	for _, x := range m.samples {
-		began := time.Now()
 		x.batch.samples = append(x.batch.samples, x)
-		s.prepare(x)
-		s.p.counts.plan.add(1, time.Since(began), 0, 0)
 	}
 	for _, b := range m.closed {
 		b.closed = true
+	}
+}
+
+// windowJobs bounds the plans of the look-ahead, of about 150 bytes a job, where
+// its number of samples does not: 2^18 jobs are 40 MB.
+const windowJobs = 1 << 18
+
+// planAhead plans samples while their plans and the indexes that they pin are
+// within bounds; one sample is always planned, however large it is.
+func (s *scheduler) planAhead() {
+	n := 0
+	for n < len(s.queue) && (len(s.window) == 0 || s.planned < windowJobs && s.locator.used < 2*s.locator.limit) {
+		began := time.Now()
+		s.prepare(s.queue[n])
+		s.planned += len(s.queue[n].jobs)
+		s.p.counts.plan.add(1, time.Since(began), 0, 0)
+		n++
+	}
+	if n > 0 {
+		s.queue = slices.Delete(s.queue, 0, n)
 	}
 }
 
@@ -191,313 +215,6 @@ func (s *scheduler) hold(x *sampleState, a *boundArray, number int64) *object {
 func (s *scheduler) request(o *object) {
 	s.loading++
 	s.p.tasks.put(task{object: o})
-}
-
-// dispatch turns the head of the window into waves while there is room for them.
-func (s *scheduler) dispatch() {
-	for s.inflight < s.p.capacity.waves {
-		w := s.pending
-		if w == nil {
-			if w = s.form(); w == nil {
-				return
-			}
-		}
-		if !s.start(w) {
-			s.pending = w
-			return
-		}
-		s.pending = nil
-	}
-}
-
-// form fills a wave from the head of the window until it is large enough, or the
-// head must wait for an index or a slot. It returns nil when there is nothing to
-// do.
-func (s *scheduler) form() *wave {
-	w := s.newWave()
-	n := 0
-	for n < len(s.window) && s.fits(w) {
-		x := s.window[n]
-		if x.waiting > 0 || s.ends(w, x.batch) || !s.slotFor(x.batch) {
-			break
-		}
-		s.touch(w, x.batch)
-		if !s.put(w, x) {
-			break // the wave is full: the rest of the sample follows in the next one
-		}
-		s.leave(x)
-		n++
-	}
-	if n > 0 {
-		s.window = append(s.window[:0], s.window[n:]...)
-	}
-	if len(w.touched) == 0 {
-		s.spares = append(s.spares, w)
-		return nil
-	}
-	return w
-}
-
-// fits reports whether a wave may take more.
-func (s *scheduler) fits(w *wave) bool {
-	return w.decoded < s.p.capacity.waveBytes && w.encoded < s.p.limits.waveSlab && len(w.chunks) < maxWaveChunks
-}
-
-// maxWaveChunks bounds a wave of tiny chunks, so that its bookkeeping stays in
-// the cache of a core.
-const maxWaveChunks = 4096
-
-// ends reports whether the wave must not go on with this batch: under ReuseBatch a
-// chunk is shared within a batch and no further.
-func (s *scheduler) ends(w *wave, b *batchState) bool {
-	return s.p.cfg.Reuse == ReuseBatch && len(w.touched) > 0 && w.touched[len(w.touched)-1] != b
-}
-
-func (s *scheduler) newWave() *wave {
-	var w *wave
-	if n := len(s.spares); n > 0 {
-		w, s.spares = s.spares[n-1], s.spares[:n-1]
-	} else {
-		w = &wave{}
-	}
-	s.waveSeq++
-	w.seq = s.waveSeq
-	return w
-}
-
-// slotFor gives the batch its slot when its first sample is dispatched.
-func (s *scheduler) slotFor(b *batchState) bool {
-	if b.slot != nil {
-		return true
-	}
-	if b.slot = s.p.slots.take(); b.slot == nil {
-		if s.blocked.IsZero() {
-			s.blocked = time.Now()
-		}
-		return false
-	}
-	if !s.blocked.IsZero() {
-		s.p.counts.slotWait.add(1, time.Since(s.blocked), 0, 0)
-		s.blocked = time.Time{}
-	}
-	return true
-}
-
-func (s *scheduler) touch(w *wave, b *batchState) {
-	if b.lastWave != w.seq {
-		b.lastWave = w.seq
-		b.inflight++
-		w.touched = append(w.touched, b)
-	}
-}
-
-// put adds the sample's chunks to the wave; false when not all of them fit.
-func (s *scheduler) put(w *wave, x *sampleState) bool {
-	if !x.begun {
-		x.begun = true
-		if x.err == nil {
-			s.putPadding(w, x)
-		}
-	}
-	for ; x.next < len(x.uses); x.next++ {
-		u := &x.uses[x.next]
-		if !s.fits(w) && u.entry.wave != w.seq {
-			return false
-		}
-		if !s.putUse(w, u) {
-			return false
-		}
-	}
-	return true
-}
-
-// leave ends the planner's part for a sample that is in its waves.
-func (s *scheduler) leave(x *sampleState) {
-	for _, o := range x.objects {
-		s.locator.unpin(o)
-	}
-	clear(x.objects)
-	x.objects = x.objects[:0]
-	x.batch.dispatched++
-	s.freed++
-}
-
-// putPadding adds the sample's jobs that need no chunk.
-func (s *scheduler) putPadding(w *wave, x *sampleState) {
-	for i := range x.jobs {
-		if x.jobs[i].chunk < 0 {
-			j := s.putJob(w, x, &x.jobs[i])
-			w.jobs[j].chunk = -1
-			w.padding++
-		}
-	}
-}
-
-// putJob copies a job of the sample into the wave.
-func (s *scheduler) putJob(w *wave, x *sampleState, from *job) int32 {
-	n := int32(len(w.jobs))
-	j := *from
-	j.axes = int32(len(w.axes))
-	w.axes = append(w.axes, x.axes[from.axes:from.axes+from.rank]...)
-	j.slot, j.sample, j.owner, j.next = x.batch.slot, x.index, x, -1
-	if from.chunk >= 0 {
-		j.conv = s.p.array(x.sample.Crops[from.field].Array).pairs[from.field].conv
-	}
-	w.jobs = append(w.jobs, j)
-	return n
-}
-
-// putUse adds one use to the wave: to the chunk that the wave has already, from
-// the decoded cache, as fill, or as a chunk to read. It is false when the chunk
-// does not fit this wave any more.
-func (s *scheduler) putUse(w *wave, u *use) bool {
-	e, x := u.entry, u.sample
-	switch {
-	case e.wave == w.seq:
-		s.p.counts.reused.Add(1)
-		s.table.take(u)
-	case e.block != 0:
-		s.p.counts.reused.Add(1)
-		s.putChunk(w, u, waveChunk{source: fromCache, blockOff: e.off, latch: &e.latch})
-		s.table.take(u)
-	default:
-		off, length, missing := s.find(u)
-		switch {
-		case x.err != nil:
-			s.table.take(u)
-			s.table.forget(e)
-			return true
-		case missing:
-			s.p.counts.missing.Add(1)
-			c := s.putFill(w, u)
-			s.table.take(u)
-			s.table.forget(e)
-			s.putJobs(w, c, u)
-			return true
-		case len(w.chunks) > 0 && w.encoded+length > s.p.limits.waveSlab:
-			return false
-		}
-		w.encoded += length
-		s.putChunk(w, u, waveChunk{source: fromSlab, off: off, length: length})
-		s.table.take(u)
-	}
-	s.putJobs(w, e.slot, u)
-	return true
-}
-
-// find locates the bytes of a use. What cannot be had fails the sample.
-func (s *scheduler) find(u *use) (off, length int64, missing bool) {
-	o := u.object
-	if o.state == objectFailed {
-		u.sample.fail(o.err)
-	}
-	if u.sample.err != nil {
-		return 0, 0, false
-	}
-	off, length, missing = o.at(u.index)
-	if missing {
-		return 0, 0, true
-	}
-	r := o.array.layout.recipe
-	if u.hi != 0 {
-		if length != r.size {
-			u.sample.fail(nd.At(nd.Errorf(nd.ErrCorrupt, "the chunk has %d bytes, must have %d", length, r.size), s.placeOf(u, off, length)))
-			return 0, 0, false
-		}
-		off, length = off+u.lo, u.hi-u.lo
-	}
-	if length > s.slabs.size {
-		u.sample.fail(nd.At(nd.Errorf(nd.ErrBudget, "the stored bytes of a chunk of %d do not fit the ring of %d: is there something else behind them?", r.size, s.slabs.size), s.placeOf(u, off, length)))
-	}
-	return off, length, false
-}
-
-func (s *scheduler) placeOf(u *use, off, length int64) nd.Place {
-	c := waveChunk{object: u.object, leaf: u.entry.key.leaf, stored: off, length: length}
-	return c.place()
-}
-
-// putChunk adds a chunk to the wave and pins its entry until the wave is done.
-func (s *scheduler) putChunk(w *wave, u *use, c waveChunk) {
-	e := u.entry
-	e.wave, e.slot = w.seq, int32(len(w.chunks))
-	s.table.pin(e)
-	r := u.object.array.layout.recipe
-	c.recipe, c.entry, c.object, c.leaf, c.firstJob = r, e, u.object, e.key.leaf, -1
-	c.size = r.size
-	if u.hi != 0 {
-		c.skip, c.size = u.lo, u.hi-u.lo
-	}
-	w.decoded += c.size
-	w.chunks = append(w.chunks, c)
-}
-
-func (s *scheduler) putFill(w *wave, u *use) int32 {
-	r := u.object.array.layout.recipe
-	w.chunks = append(w.chunks, waveChunk{source: fromFill, recipe: r, firstJob: -1})
-	return int32(len(w.chunks) - 1)
-}
-
-// putJobs hands the jobs of a use to chunk c of the wave.
-func (s *scheduler) putJobs(w *wave, c int32, u *use) {
-	for i := u.firstJob; i >= 0; i = u.sample.jobs[i].next {
-		j := s.putJob(w, u.sample, &u.sample.jobs[i])
-		w.jobs[j].chunk = c
-		w.jobs[j].next = w.chunks[c].firstJob
-		w.chunks[c].firstJob = j
-	}
-}
-
-// start finds room for a wave's bytes and sends its reads on their way; false
-// when there is no room yet.
-func (s *scheduler) start(w *wave) bool {
-	if w.slabBytes == 0 && w.encoded > 0 {
-		w.slabBytes = w.coalesce()
-	}
-	if w.slabBytes > 0 {
-		var ok bool
-		if w.slab, w.slabOff, ok = s.slabs.alloc(w.slabBytes); !ok {
-			return false
-		}
-	}
-	for i := range w.chunks {
-		c := &w.chunks[i]
-		if c.source != fromSlab {
-			continue
-		}
-		c.off += w.slabOff
-		if c.skip == 0 && c.size == c.recipe.size && s.table.worth(c.entry) && s.table.keep(c.entry, c.size) {
-			c.keep, c.blockOff, c.latch = true, c.entry.off, &c.entry.latch
-		}
-	}
-	s.inflight++
-	s.unsent = append(s.unsent, w)
-	s.p.counts.waves.Add(1)
-	w.began = time.Now()
-	s.p.tell(func(l *Listener) {
-		if l.WaveBegin != nil {
-			l.WaveBegin(w.info(0))
-		}
-	})
-	w.ready = len(w.reads) == 0
-	w.unread.Store(int32(len(w.reads)))
-	for i := range w.reads {
-		s.p.tasks.put(task{wave: w, read: i})
-	}
-	s.submit()
-	return true
-}
-
-// submit gives the backend the waves whose bytes are there, in order.
-func (s *scheduler) submit() {
-	n := 0
-	for n < len(s.unsent) && s.unsent[n].ready {
-		s.p.backend.submit(s.unsent[n])
-		n++
-	}
-	if n > 0 {
-		s.unsent = append(s.unsent[:0], s.unsent[n:]...)
-	}
 }
 
 // finishWave takes a wave back from the backend.

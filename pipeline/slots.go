@@ -1,6 +1,50 @@
 package pipeline
 
-import "errors"
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+)
+
+// slot is the memory of one batch. It is free, in the making, or held.
+type slot struct {
+	mem []byte
+
+	dirty atomic.Bool // after holds events
+	mu    sync.Mutex
+	after []Event // must have happened before the memory is written again
+}
+
+// owe adds an event of a consumer that is done with the memory.
+func (s *slot) owe(after Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.after = append(s.after, after)
+	s.dirty.Store(true)
+}
+
+// await waits until the last consumers' work on the memory is done.
+func (s *slot) await() {
+	if !s.dirty.Load() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, after := range s.after {
+		after.Wait() //nolint:errcheck // a lost device has no more use of the memory either
+	}
+	clear(s.after)
+	s.after = s.after[:0]
+	s.dirty.Store(false)
+}
+
+// slots owns the memory of all batches. Memory of slots that are held when the
+// pipeline closes is freed with their last Release.
+type slots struct {
+	mu     sync.Mutex
+	closed bool
+	free   []*slot
+}
 
 // newSlots takes the memory of n batches of size bytes.
 func newSlots(n int, size int64) (*slots, error) {
