@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/headrace/headrace/nd"
@@ -12,13 +13,15 @@ import (
 )
 
 // pipelineObject is a pipeline whose arrays need not be known at the start:
-// samples name them by URI as they come. The engine takes its arrays at Open, so
-// each time there are new ones another engine is opened with all of them, the old
-// one finishes what it has, and its batches come out first. Whoever names all
-// arrays in time gets one engine.
+// samples name them by URI as they come. The engine adds them while it runs. One
+// that does not fit the memory divided at Open makes another engine necessary,
+// opened with all arrays: the old one finishes what it has, and its batches come
+// out first.
 type pipelineObject struct {
 	holdings
 	request *request
+
+	growing sync.Mutex // held by grow; before mu
 
 	mu      sync.Mutex
 	engines []*engine     // the last one is pushed to, the first one gives batches
@@ -32,7 +35,8 @@ type pipelineObject struct {
 
 // engine is one pipeline of the succession.
 type engine struct {
-	p *pipeline.Pipeline
+	p     *pipeline.Pipeline
+	known arrayList // changed by grow alone
 	// finishes counts the calls of finish whose end has not come out of Next yet:
 	// an end beyond those is that of the engine.
 	finishes int
@@ -49,9 +53,16 @@ func openPipeline(ctx context.Context, r *request) (*pipelineObject, error) {
 	return o, o.grow(ctx, r.Arrays)
 }
 
-// grow opens an engine that can read all these arrays: those that the last one
-// reads, with their numbers, and more.
+// grow makes the last engine read all these arrays: those that it reads already,
+// with their numbers, and more. Where it cannot, another one is opened.
 func (o *pipelineObject) grow(ctx context.Context, known arrayList) error {
+	o.growing.Lock()
+	defer o.growing.Unlock()
+	if last := o.last(); last != nil {
+		if ok, err := last.extend(ctx, o.request.Fields, known); ok || err != nil {
+			return err
+		}
+	}
 	cfg, err := o.request.config(arrayRefs(known.URIs), known.Feeds)
 	if err != nil {
 		return err
@@ -68,9 +79,65 @@ func (o *pipelineObject) grow(ctx context.Context, known arrayList) error {
 	if n := len(o.engines); n > 0 {
 		o.engines[n-1].p.Finish()
 	}
-	o.engines = append(o.engines, &engine{p: p})
+	o.engines = append(o.engines, &engine{p: p, known: known})
 	o.signal()
 	return nil
+}
+
+func (o *pipelineObject) last() *engine {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if n := len(o.engines); n > 0 {
+		return o.engines[n-1]
+	}
+	return nil
+}
+
+// extend adds the arrays that the engine does not read yet. It is false where
+// that takes another engine: the numbers or feeds of known arrays change, or a
+// new one does not fit what was laid out at Open.
+func (e *engine) extend(ctx context.Context, fields []field, known arrayList) (bool, error) {
+	n := len(e.known.URIs)
+	if len(known.URIs) < n || !slices.Equal(known.URIs[:n], e.known.URIs) {
+		return false, nil
+	}
+	for f := range fields {
+		if !slices.Equal(below(known.Feeds[f], n), e.known.Feeds[f]) {
+			return false, nil
+		}
+	}
+	for i := n; i < len(known.URIs); i++ {
+		var names []string
+		for f := range fields {
+			if slices.Contains(known.Feeds[f], i) {
+				names = append(names, fields[f].Name)
+			}
+		}
+		_, err := e.p.AddArray(ctx, pipeline.ArrayRef{URI: known.URIs[i]}, names...)
+		if errors.Is(err, nd.ErrBudget) || errors.Is(err, nd.ErrConfig) || errors.Is(err, nd.ErrShape) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		e.known = arrayList{URIs: known.URIs[:i+1]}
+		for f := range fields {
+			e.known.Feeds = append(e.known.Feeds, below(known.Feeds[f], i+1))
+		}
+	}
+	return true, nil
+}
+
+// below are the numbers less than n, in order.
+func below(numbers []int, n int) []int {
+	var list []int
+	for _, i := range numbers {
+		if i < n {
+			list = append(list, i)
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 func (o *pipelineObject) signal() {

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -29,6 +32,35 @@ func writeArray(t *testing.T, base byte) string {
 		data[i] = base + byte(i)
 	}
 	for name, content := range map[string][]byte{"zarr.json": []byte(doc), "c.0": data} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// writeLarge writes an array like writeArray's whose chunk decodes to so many MiB:
+// more than an engine has room for unless it was opened with it.
+func writeLarge(t *testing.T, base byte, mib int) string {
+	t.Helper()
+	dir := writeArray(t, base)
+	doc := fmt.Sprintf(`{"zarr_format": 3, "node_type": "array", "shape": [16], "data_type": "uint8",
+		"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [%d]}},
+		"chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
+		"codecs": [{"name": "bytes"}, {"name": "gzip", "configuration": {"level": 1}}], "fill_value": 0}`, mib<<20)
+	data, err := os.ReadFile(filepath.Join(dir, "c.0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	if _, err := w.Write(append(data, make([]byte, mib<<20-len(data))...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{"zarr.json": []byte(doc), "c.0": packed.Bytes()} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -127,11 +159,35 @@ func take(t *testing.T, o *pipelineObject) (ids []int64, data []byte, err error)
 	return ids, data, d.batch.Release(nil)
 }
 
-// Arrays that are named late open further engines. Batches come in the order of
+// Arrays that fit are added to the engine that runs.
+func TestLateArraysJoinTheEngine(t *testing.T) {
+	paths := []string{writeArray(t, 0), writeArray(t, 50)}
+	o, err := openPipeline(t.Context(), testRequest(paths[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.grow(t.Context(), testRequest(paths...).Arrays); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := o.push(words(1, 1), 2); st != done || err != nil {
+		t.Fatal(st, err)
+	}
+	if _, data, err := take(t, o); err != nil || data[0] != 51 {
+		t.Errorf("got %v, %v", data, err)
+	}
+	if n := len(o.engines); n != 1 {
+		t.Errorf("%d engines, want 1", n)
+	}
+	if err := o.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Arrays that are named late and do not fit open further engines. Batches come in the order of
 // the pushes all the same, an asked-for end comes where it was asked for, and no
 // other end is seen.
 func TestEnginesFollowEachOther(t *testing.T) {
-	paths := []string{writeArray(t, 0), writeArray(t, 50), writeArray(t, 100)}
+	paths := []string{writeArray(t, 0), writeLarge(t, 50, 3), writeLarge(t, 100, 4)}
 	o, err := openPipeline(t.Context(), testRequest())
 	if err != nil {
 		t.Fatal(err)
@@ -219,7 +275,7 @@ func TestGrowThatFails(t *testing.T) {
 }
 
 func TestDiscardKeepsTheLastEngine(t *testing.T) {
-	a, b := writeArray(t, 0), writeArray(t, 50)
+	a, b := writeArray(t, 0), writeLarge(t, 50, 3)
 	o, err := openPipeline(t.Context(), testRequest(a))
 	if err != nil {
 		t.Fatal(err)
@@ -251,7 +307,7 @@ func TestDiscardKeepsTheLastEngine(t *testing.T) {
 func TestManyTakers(t *testing.T) {
 	paths := make([]string, 5)
 	for i := range paths {
-		paths[i] = writeArray(t, byte(20*i))
+		paths[i] = writeLarge(t, byte(20*i), 3+i)
 	}
 	o, err := openPipeline(t.Context(), testRequest(paths[0]))
 	if err != nil {

@@ -33,8 +33,8 @@ class Pipeline(Engine):
     `fields` names the tensors of a batch in their order; by default they are the
     fields that the config names, or one called "data". `arrays` names arrays that
     samples will come from, for all fields or field by field. Samples may name
-    others, but each batch that does makes the engine start anew with cold caches:
-    name here what you know.
+    others, which are opened when they come. One with much larger chunks makes the
+    engine start anew with cold caches: name here what you know.
 
     Raises ConfigError for settings that cannot work, before any I/O. What is wrong
     with a sample or its data comes out of `pop`.
