@@ -41,7 +41,7 @@ $(PKG)/libheadrace.so: $(GOFILES) $(wildcard cabi/*.h)
 	$(GO) build $(BUILD) -buildmode=c-shared -o $@ ./cabi
 
 $(PKG)/libheadrace_client.so: $(wildcard cabi/client/*.c cabi/client/*.h)
-	$(CC) $(CFLAGS) -shared -o $@ $(filter %.c,$^)
+	$(CC) $(CFLAGS) -shared -o $@ $(filter %.c,$^) -lm
 
 $(WHEEL): bin/headrace $(PKG)/libheadrace.so $(PKG)/libheadrace_client.so $(PYFILES) .venv/ready
 	rm -rf dist build/wheel python/build && mkdir -p dist $(PKG)/_bin && cp bin/headrace $(PKG)/_bin/

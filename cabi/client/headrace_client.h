@@ -22,7 +22,7 @@
 #define HR_CLIENT_API __attribute__((visibility("default")))
 
 /* Goes up with every change of this header. */
-enum { HR_CLIENT_ABI_VERSION = 1 };
+enum { HR_CLIENT_ABI_VERSION = 2 };
 
 typedef struct hr_slot hr_slot;
 
@@ -39,6 +39,12 @@ typedef struct {
 } hr_view;
 
 HR_CLIENT_API int32_t hr_client_abi_version(void);
+
+/* hr_client_load loads the engine for good, -1 if it cannot be. Threads inherit
+ * the floating-point mode of the one that starts them, and the engine starts its
+ * own while it is loaded: so the caller's mode, which may flush subnormal numbers
+ * to zero, is set aside until then. */
+HR_CLIENT_API int32_t hr_client_load(const char *path);
 
 /* hr_slot_new makes a slot with one reference and no token yet: dropped as it is,
  * it sends nothing. NULL when memory is short. */

@@ -26,7 +26,7 @@ from ._errors import Bug, Forked, HeadraceError, error_of
 OK, AGAIN, END = 0, 1, 2
 
 ABI_VERSION = 1
-CLIENT_ABI_VERSION = 1
+CLIENT_ABI_VERSION = 2
 
 STEP_MS = 100
 """Longest stay in the library at a time: Python's signal handlers wait that long."""
@@ -116,6 +116,7 @@ _ENGINE: dict[str, tuple[Any, ...]] = {
 # name: result, argument types, of libheadrace_client.so.
 _CLIENT: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "hr_client_abi_version": (c_int32, ()),
+    "hr_client_load": (c_int32, (c_char_p,)),
     "hr_slot_new": (c_void_p, (c_int32,)),
     "hr_slot_token": (c_void_p, (c_void_p,)),
     "hr_slot_retain": (None, (c_void_p,)),
@@ -130,8 +131,9 @@ class Library:
 
     def __init__(self, folder: Path) -> None:
         self.pid = os.getpid()
-        self._engine = _load_engine(folder / "libheadrace.so")
         self._client = _load_client(folder / "libheadrace_client.so")
+        self._client.hr_client_load(os.fsencode(folder / "libheadrace.so"))
+        self._engine = _load_engine(folder / "libheadrace.so")  # says why, if it was not loaded
         # hr_capsule calls into Python and so keeps the GIL.
         self._capsule: Any = ctypes.PyDLL(str(folder / "libheadrace_client.so")).hr_capsule
         self._capsule.restype = ctypes.py_object
