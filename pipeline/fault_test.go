@@ -9,6 +9,8 @@ import (
 	"hash/crc32"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -316,4 +318,54 @@ func TestLargePlansAreTakenInTurn(t *testing.T) {
 	}
 	compare(t, p, &cfg, []*testArray{a}, samples)
 	checkIdle(t, p)
+}
+
+// A shard that is rewritten after its index was read gives nd.ErrIO for what was
+// planned with the old index, never other bytes; the next samples see the new one.
+func TestRewrittenShard(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	l := layout{shape: []int64{8, 8}, chunk: []int64{4, 4}, shard: []int64{8, 8}, dtype: nd.U16}
+	dir := t.TempDir()
+	write := func(a *testArray) {
+		for name, data := range a.files {
+			path := filepath.Join(dir, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, data, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		later := time.Now().Add(time.Second)
+		if err := os.Chtimes(filepath.Join(dir, "c/0/0"), later, later); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := newCube(t)
+	c.array = makeArray(t, r, l)
+	write(c.array)
+	cfg := wholeCfg(c, nil)
+	cfg.Arrays = []ArrayRef{{URI: dir}}
+	p := mustOpen(t, cfg)
+	round := func(wantFailed int) {
+		t.Helper()
+		push(t, p, at(0, 0, 0), at(1, 4, 0), at(2, 0, 4), at(3, 4, 4))
+		b := next(t, p)
+		if len(b.Errs()) != wantFailed {
+			t.Fatalf("%d samples failed, want %d: %v", len(b.Errs()), wantFailed, b.Errs())
+		}
+		for _, err := range b.Errs() {
+			if !errors.Is(err, nd.ErrIO) || !strings.Contains(err.Error(), "replaced") {
+				t.Fatal(err)
+			}
+		}
+		c.check(t, b)
+		release(t, b)
+	}
+	round(0)
+	l.missing = 2 // the same array with other chunks missing: another index
+	c.array = makeArray(t, r, l)
+	for len(c.array.files) < 2 {
+		c.array = makeArray(t, r, l)
+	}
+	write(c.array)
+	round(4)
+	round(0)
 }

@@ -32,6 +32,7 @@ type object struct {
 	file    string       // key in the store
 	blob    []byte       // its decoded bytes where codecs wrap it, nil otherwise
 	size    int64        // bytes
+	version uint64       // of the file, where its store has versions
 	table   []zarr.Entry // nil for an unsharded chunk
 	waiting []waiter
 
@@ -149,10 +150,11 @@ func (l *locator) unpin(o *object) {
 	if o.pins--; o.pins > 0 {
 		return
 	}
-	if !o.settled() || o.state == objectFailed {
-		if o.state == objectFailed {
-			l.drop(o)
-		}
+	if !o.settled() {
+		return
+	}
+	if o.state == objectFailed || l.objects[o.key] != o {
+		l.drop(o)
 		return
 	}
 	o.linkAfter(&l.idle)
@@ -169,7 +171,9 @@ func (l *locator) shrink() {
 
 func (l *locator) drop(o *object) {
 	l.used -= o.bytes()
-	delete(l.objects, o.key)
+	if l.objects[o.key] == o {
+		delete(l.objects, o.key)
+	}
 	if o.parent != nil {
 		l.unpin(o.parent)
 	}
@@ -267,10 +271,16 @@ func (o *object) place(ctx context.Context) error {
 		if missing {
 			return errMissing
 		}
-		o.file, o.base, o.size, o.blob = p.file, off, length, p.blob
+		o.file, o.base, o.size, o.blob, o.version = p.file, off, length, p.blob, p.version
 		return nil
 	}
 	o.file = o.array.key(o.coord)
+	if v, ok := o.array.store.(store.Versioned); ok {
+		var err error
+		if o.version, err = v.Version(ctx, o.file); err != nil && !errors.Is(err, nd.ErrNotFound) {
+			return err
+		}
+	}
 	size, err := o.array.store.Size(ctx, o.file)
 	if errors.Is(err, nd.ErrNotFound) {
 		return o.array.missing(ctx)
@@ -328,6 +338,41 @@ func (o *object) readAt(ctx context.Context, p []byte, off int64) error {
 	}
 	copy(p, o.blob[off:])
 	return nil
+}
+
+// errChanged marks bytes that may not be those that the index speaks of.
+var errChanged = errors.New("changed")
+
+// unchanged looks whether the file is still the one whose index was read: raw
+// chunks of another index would be read without a complaint.
+func (o *object) unchanged(ctx context.Context) error {
+	v, ok := o.array.store.(store.Versioned)
+	if !ok || o.blob != nil {
+		return nil
+	}
+	now, err := v.Version(ctx, o.file)
+	if err == nil && now != o.version {
+		return &nd.Error{Kind: nd.ErrIO, Detail: "the file was written or replaced since its index was read", Err: errChanged}
+	}
+	return err
+}
+
+// readSame reads bytes that the object's index speaks of.
+func (o *object) readSame(ctx context.Context, p []byte, off int64) error {
+	if err := o.readAt(ctx, p, off); err != nil {
+		return err
+	}
+	return o.unchanged(ctx)
+}
+
+// forsake makes the next sample read the object's index again, while those that
+// are planned keep what they have.
+func (l *locator) forsake(o *object) {
+	for ; o != nil; o = o.parent {
+		if l.objects[o.key] == o {
+			delete(l.objects, o.key)
+		}
+	}
 }
 
 // coordinate is the grid coordinate of chunk number n of a level.

@@ -164,7 +164,7 @@ func (p *Pipeline) readTasks() {
 func (p *Pipeline) fetch(w *wave, r *read) {
 	began := time.Now()
 	at := w.slabOff + r.slab
-	err := r.object.readAt(p.ctx, p.slabs[at:at+r.length], r.off)
+	err := r.object.readSame(p.ctx, p.slabs[at:at+r.length], r.off)
 	if err != nil {
 		p.fetchEach(w, r, err)
 	}
@@ -176,7 +176,7 @@ func (p *Pipeline) fetchEach(w *wave, r *read, err error) {
 	for _, i := range chunks {
 		c := &w.chunks[i]
 		if len(chunks) > 1 {
-			err = c.object.readAt(p.ctx, p.slabs[c.off:c.off+c.length], c.stored)
+			err = c.object.readSame(p.ctx, p.slabs[c.off:c.off+c.length], c.stored)
 		}
 		if err != nil {
 			w.fail(int(i), err)

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -254,6 +255,9 @@ func (s *scheduler) retire(w *wave) {
 // failChunk fails the samples that needed the chunk.
 func (s *scheduler) failChunk(w *wave, c *waveChunk) {
 	err := c.err
+	if errors.Is(err, errChanged) {
+		s.locator.forsake(c.object)
+	}
 	if c.object != nil {
 		err = nd.At(err, c.place())
 	}

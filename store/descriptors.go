@@ -101,7 +101,7 @@ func openObject(path string) (*os.File, error) {
 	switch {
 	case err != nil:
 	case info.IsDir():
-		err = nd.Errorf(nd.ErrNotFound, "a folder, not an object")
+		err = nd.Errorf(nd.ErrCorrupt, "a folder lies where an object should be")
 	case !info.Mode().IsRegular():
 		err = nd.Errorf(nd.ErrIO, "not a regular file (%s)", info.Mode().Type())
 	default:

@@ -76,21 +76,47 @@ func (f *File) ReadAt(ctx context.Context, key string, p []byte, off int64) erro
 
 // Size implements Store.
 func (f *File) Size(ctx context.Context, key string) (int64, error) {
+	info, err := f.stat(ctx, key)
+	return info.Size, err
+}
+
+// Version implements Versioned: a hash of inode, length and time of change.
+func (f *File) Version(ctx context.Context, key string) (uint64, error) {
+	info, err := f.stat(ctx, key)
+	hash := uint64(14695981039346656037) // FNV-1a, a word at a time
+	for _, x := range [...]uint64{info.Ino, uint64(info.Size), uint64(info.Mtim.Sec), uint64(info.Mtim.Nsec)} {
+		hash = (hash ^ x) * 1099511628211
+	}
+	return hash, err
+}
+
+// stat looks at the open file: one that was replaced by another of its name is
+// still the old one while its descriptor is kept.
+func (f *File) stat(ctx context.Context, key string) (info syscall.Stat_t, err error) {
 	name, err := f.name(ctx, key)
 	if err != nil {
-		return 0, err
+		return info, err
 	}
 	fd, err := f.fds.acquire(ctx, name)
 	if err != nil {
-		return 0, fileError(err, name.path(), 0, 0)
+		return info, fileError(err, name.path(), 0, 0)
 	}
 	defer f.fds.release(fd)
-	info, err := fd.file.Stat()
-	if err != nil {
+	if err := fstat(fd.file, &info); err != nil {
 		f.fds.drop(fd)
-		return 0, fileError(err, name.path(), 0, 0)
+		return info, fileError(err, name.path(), 0, 0)
 	}
-	return info.Size(), nil
+	return info, nil
+}
+
+// fstat asks the kernel without the garbage of os.File.Stat, as often as a signal
+// interrupts it.
+func fstat(file *os.File, info *syscall.Stat_t) error {
+	for {
+		if err := syscall.Fstat(int(file.Fd()), info); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
 }
 
 // List implements Store. A symbolic link to a folder is a folder.

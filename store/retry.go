@@ -73,6 +73,23 @@ func (r *Retry) Size(ctx context.Context, key string) (int64, error) {
 	return n, err
 }
 
+// Version implements Versioned; it is 0 where the other store has no versions.
+func (r *Retry) Version(ctx context.Context, key string) (uint64, error) {
+	inner, ok := r.inner.(Versioned)
+	if !ok {
+		return 0, nil
+	}
+	v, err := inner.Version(ctx, key)
+	if !transient(err) {
+		return v, err
+	}
+	err = r.again(ctx, err, func() (err error) {
+		v, err = inner.Version(ctx, key)
+		return err
+	})
+	return v, err
+}
+
 // List implements Store.
 func (r *Retry) List(ctx context.Context, prefix string) ([]string, error) {
 	names, err := r.inner.List(ctx, prefix)

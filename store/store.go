@@ -47,3 +47,11 @@ type Stats struct {
 	Open      int    // files open now
 	Retries   uint64 // calls repeated after an I/O error
 }
+
+// Versioned is a store that can tell whether an object is still the one that it
+// was. Not every store can.
+type Versioned interface {
+	// Version is a number that changes when the object is written or replaced.
+	// Errors are those of Store.Size.
+	Version(ctx context.Context, key string) (uint64, error)
+}
