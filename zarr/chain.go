@@ -124,6 +124,9 @@ func (c *chainReader) split(what string, raw json.RawMessage) (codecs []extensio
 	if err != nil {
 		return nil, 0, err
 	}
+	if len(list) > maxCodecs {
+		return nil, 0, unsupported("%s: a list of %d, at most %d are read", what, len(list), maxCodecs)
+	}
 	at = -1
 	for i, raw := range list {
 		e, err := c.parseExtension("codec", raw)

@@ -21,6 +21,7 @@ const (
 
 	maxRank    = 32      // as numpy
 	maxNesting = 128     // of JSON values
+	maxCodecs  = 256     // of one list
 	maxLevels  = 8       // of shards within shards
 	maxExtent  = 1 << 62 // of a shape or chunk: chunk ends then fit an int64
 	maxNumber  = 1024    // characters of a number
@@ -62,6 +63,44 @@ func (p *parser) document(doc []byte, limit int) (json.RawMessage, error) {
 		return nil, corrupt("metadata: %w", json.Unmarshal(doc, &v))
 	}
 	return slices.Clone(doc), nil
+}
+
+// outerString is the value of a member of the outermost object that is a string,
+// nil where no member is spelled so: one look at the bytes, which checks no
+// grammar. The last of several counts, as in package json.
+func outerString(doc []byte, name string) (value []byte) {
+	depth := 0
+	for i := 0; i < len(doc); i++ {
+		switch doc[i] {
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		case '"':
+			stop := endOfString(doc, i)
+			if depth == 1 && stop < len(doc) && string(doc[i+1:stop]) == name {
+				if v := stringAfterColon(doc[stop+1:]); v != nil {
+					value = v
+				}
+			}
+			i = stop
+		}
+	}
+	return value
+}
+
+func stringAfterColon(doc []byte) []byte {
+	const space = " \t\r\n"
+	doc, ok := bytes.CutPrefix(bytes.TrimLeft(doc, space), []byte(":"))
+	doc = bytes.TrimLeft(doc, space)
+	if !ok || len(doc) == 0 || doc[0] != '"' {
+		return nil
+	}
+	stop := endOfString(doc, 0)
+	if stop >= len(doc) {
+		return nil
+	}
+	return doc[1:stop]
 }
 
 type literal struct{ start, stop int }

@@ -63,8 +63,11 @@ func (g *Group) WithAttributes(doc []byte) (*Group, error) {
 }
 
 // IsArray tells an array from a group by node_type of a zarr.json, without
-// judging the rest of it.
+// judging the rest of it: ParseArray and ParseGroup do.
 func IsArray(doc []byte) (bool, error) {
+	if string(outerString(doc, "node_type")) == "array" {
+		return true, nil
+	}
 	p := &parser{}
 	raw, err := p.document(doc, MaxGroupDocument)
 	if err != nil {
