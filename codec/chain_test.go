@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,10 +24,10 @@ func stage(t testing.TB, name, config string) Codec {
 // encodeAll runs the stages, given in the order of decoding, backwards.
 func encodeAll(t testing.TB, stages []Codec, data []byte) []byte {
 	t.Helper()
-	for i := len(stages) - 1; i >= 0; i-- {
-		encoded, err := stages[i].Encode(nil, data)
+	for _, stage := range slices.Backward(stages) {
+		encoded, err := stage.Encode(nil, data)
 		if err != nil {
-			t.Fatalf("%s: encode: %v", stages[i].Name(), err)
+			t.Fatalf("%s: encode: %v", stage.Name(), err)
 		}
 		data = encoded
 	}

@@ -77,22 +77,22 @@ func (d delta) Decode(dst, src []byte, s *Scratch) ([]byte, error) {
 // cumulate adds sum to the first element and to every other the one before. It
 // returns the last one. Sums are the bits of an element of type t.
 func cumulate(b []byte, t nd.DType, sum uint64) uint64 {
-	switch {
-	case t == nd.F64:
+	switch t {
+	case nd.F64:
 		sum := math.Float64frombits(sum)
 		for i := 0; i+8 <= len(b); i += 8 {
 			sum += math.Float64frombits(binary.LittleEndian.Uint64(b[i:]))
 			binary.LittleEndian.PutUint64(b[i:], math.Float64bits(sum))
 		}
 		return math.Float64bits(sum)
-	case t == nd.F32:
+	case nd.F32:
 		sum := math.Float32frombits(uint32(sum))
 		for i := 0; i+4 <= len(b); i += 4 {
 			sum += math.Float32frombits(binary.LittleEndian.Uint32(b[i:]))
 			binary.LittleEndian.PutUint32(b[i:], math.Float32bits(sum))
 		}
 		return uint64(math.Float32bits(sum))
-	case t == nd.F16:
+	case nd.F16:
 		sum := uint16(sum)
 		for i := 0; i+2 <= len(b); i += 2 {
 			sum = f32ToF16(f16ToF32(sum) + f16ToF32(binary.LittleEndian.Uint16(b[i:])))

@@ -21,8 +21,7 @@ func unsupported(format string, args ...any) error {
 }
 
 func kindOf(cause error) error {
-	var u unsupportedError
-	if errors.As(cause, &u) {
+	if _, ok := errors.AsType[unsupportedError](cause); ok {
 		return nd.ErrUnsupported
 	}
 	return nd.ErrCorrupt

@@ -9,8 +9,9 @@ import (
 )
 
 // settings is the configuration object of one codec. Members that a codec does
-// not ask for are ignored: writers put all kinds of extras there, and a stream
-// holds all that its decoder needs.
+// not ask for are ignored here: in version 2 writers put all kinds of extras
+// there, and a stream holds all that its decoder needs. Version 3 is stricter;
+// package zarr refuses what it does not know when it reads the metadata.
 type settings struct {
 	codec   string
 	members map[string]json.RawMessage

@@ -15,8 +15,13 @@ func TestAheadAtTheSeam(t *testing.T) {
 		pushed, epoch, step int64
 		at                  bool
 	}{
-		{0, 3, 0, true}, {2, 3, 2, true}, {2, 3, 1, false}, {2, 4, 0, false},
-		{3, 4, 0, true}, {3, 3, 2, false}, {3, 4, 1, false},
+		{0, 3, 0, true},
+		{2, 3, 2, true},
+		{2, 3, 1, false},
+		{2, 4, 0, false},
+		{3, 4, 0, true},
+		{3, 3, 2, false},
+		{3, 4, 1, false},
 	} {
 		a.next = c.pushed
 		if got := a.at(c.epoch, c.step); got != c.at {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -238,9 +239,8 @@ func fillBytes(d nd.DType, v int) []byte {
 	}
 	var b [4]byte
 	binary.LittleEndian.PutUint32(b[:], uint32(int32(v)))
-	half := elem
 	if d.Complex() {
-		half = elem[:d.Word()]
+		half := elem[:d.Word()]
 		if d == nd.C64 {
 			codec.ConvertRef(half, nd.F32, b[:], nd.I32, false, nil)
 		} else {
@@ -262,10 +262,8 @@ func counts(shape, chunk []int64) []int64 {
 
 // eachCoord calls f for every coordinate below counts, in C order.
 func eachCoord(counts []int64, f func([]int64)) {
-	for _, n := range counts {
-		if n == 0 {
-			return
-		}
+	if slices.Contains(counts, 0) {
+		return
 	}
 	at := make([]int64, len(counts))
 	for {

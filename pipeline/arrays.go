@@ -59,7 +59,7 @@ func (p *Pipeline) AddArray(ctx context.Context, ref ArrayRef, fields ...string)
 		}
 		return 0, nd.At(err, nd.Place{Array: ref.URI})
 	}
-	grown := append(list[:len(list):len(list)], a)
+	grown := append(slices.Clip(list), a)
 	p.arrays.Store(&grown)
 	return len(list), nil
 }
@@ -118,8 +118,8 @@ func wraps(a *zarr.Array) ([]*codec.Chain, error) {
 	for i := range chains {
 		list := a.Levels[i].Bytes
 		var stages []codec.Codec
-		for k := len(list) - 1; k >= 0; k-- {
-			c, err := codec.New(list[k].Name, list[k].Config)
+		for _, l := range slices.Backward(list) {
+			c, err := codec.New(l.Name, l.Config)
 			if err != nil {
 				return nil, err
 			}

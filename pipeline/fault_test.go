@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"maps"
 	"math/rand/v2"
@@ -54,8 +53,8 @@ func TestConfigDoesNotChangeBytes(t *testing.T) {
 	}
 }
 
-// whole is a sample of all 16x16 elements: it needs every chunk.
-func wholeCfg(c *cube, st store.Store) Config {
+// wholeCfg is the config of the cube over another store, leaving bad samples out.
+func wholeCfg(st store.Store) Config {
 	return Config{
 		Arrays: []ArrayRef{{URI: "cube", Store: st}}, BatchSize: 4, OnError: Skip,
 		Fields: []Field{{Name: "x", Shape: []int{4, 4}, DType: nd.U16}},
@@ -65,7 +64,7 @@ func wholeCfg(c *cube, st store.Store) Config {
 // failing runs one sample in each chunk and returns the errors by chunk.
 func failing(t *testing.T, c *cube, st store.Store) map[int64]error {
 	t.Helper()
-	p := mustOpen(t, wholeCfg(c, st))
+	p := mustOpen(t, wholeCfg(st))
 	push(t, p, grid(16)...)
 	p.Finish()
 	errs := map[int64]error{}
@@ -174,7 +173,7 @@ func TestStoreFaults(t *testing.T) {
 	}
 	// The object that is not there is fill, so the check of failing would compare
 	// it with the stored values: make those the fill value.
-	p := mustOpen(t, wholeCfg(c, storetest.NewFault(c.array.stored("cube"), storetest.Rule{Key: "cube/c/2/1", Op: storetest.OpSize, Kind: storetest.Missing})))
+	p := mustOpen(t, wholeCfg(storetest.NewFault(c.array.stored("cube"), storetest.Rule{Key: "cube/c/2/1", Op: storetest.OpSize, Kind: storetest.Missing})))
 	push(t, p, at(0, 8, 4))
 	p.Finish()
 	b := next(t, p)
@@ -194,7 +193,7 @@ func TestStoreFaults(t *testing.T) {
 func TestFailedIndexIsTriedAgain(t *testing.T) {
 	c := shardCube(t)
 	st := storetest.NewFault(c.array.stored("cube"), storetest.Rule{Key: "cube/c/0/0", Op: storetest.OpRead, Count: 1, Kind: storetest.Fail, Err: errors.New("flaky")})
-	p := mustOpen(t, wholeCfg(c, st))
+	p := mustOpen(t, wholeCfg(st))
 	for round, want := range []int{1, 0} {
 		push(t, p, at(0, 0, 0))
 		p.Finish()
@@ -225,7 +224,7 @@ func TestCoalescedReadFailsChunkByChunk(t *testing.T) {
 func TestCloseDuringBlockedReads(t *testing.T) {
 	c := shardCube(t)
 	st := storetest.NewFault(c.array.stored("cube"), storetest.Rule{Key: "cube/c/...", Op: storetest.OpRead, Kind: storetest.Block})
-	p, err := Open(context.Background(), wholeCfg(c, st))
+	p, err := Open(context.Background(), wholeCfg(st))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +261,7 @@ func TestNoAllocationPerChunk(t *testing.T) {
 	if perSample > 60 {
 		t.Fatalf("%.0f allocations for a sample of 1024 chunks", perSample)
 	}
-	t.Log(fmt.Sprintf("%.1f allocations a sample", perSample))
+	t.Logf("%.1f allocations a sample", perSample)
 }
 
 // The slot of a batch that fails goes to the next one at once, though nobody pushes
@@ -271,7 +270,7 @@ func TestSlotOfFailedBatchIsUsedAgain(t *testing.T) {
 	for _, policy := range []Policy{Raise, Skip} {
 		c := newCube(t)
 		rule := storetest.Rule{Op: storetest.OpRead, Key: "cube/c/...", Count: 1}
-		cfg := wholeCfg(c, storetest.NewFault(c.array.stored("cube"), rule))
+		cfg := wholeCfg(storetest.NewFault(c.array.stored("cube"), rule))
 		cfg.OnError, cfg.BatchSize, cfg.Lookahead, cfg.Slots = policy, 1, 2, 1
 		p := mustOpen(t, cfg)
 		push(t, p, grid(2)...)
@@ -341,7 +340,7 @@ func TestRewrittenShard(t *testing.T) {
 	c := newCube(t)
 	c.array = makeArray(t, r, l)
 	write(c.array)
-	cfg := wholeCfg(c, nil)
+	cfg := wholeCfg(nil)
 	cfg.Arrays = []ArrayRef{{URI: dir}}
 	p := mustOpen(t, cfg)
 	round := func(wantFailed int) {

@@ -75,12 +75,13 @@ func openLevel(ctx context.Context, st store.Store, prefix, level string) (*open
 	return &opened{st, n.prefix, a}, nil
 }
 
-// node is a node of a hierarchy: its metadata document, not yet read.
+// node is a node of a hierarchy: its metadata document, not yet parsed.
 type node struct {
 	store  store.Store
 	prefix string
 	name   string // of the document
 	doc    []byte
+	large  error // a document over the limit of its kind, nd.ErrUnsupported: doc is nil
 }
 
 // The documents that make a node, in the order in which they are looked for:
@@ -94,9 +95,9 @@ func findNode(ctx context.Context, st store.Store, prefix string) (*node, error)
 	var tried []string
 	for _, name := range documents {
 		doc, err := n.read(ctx, name)
-		if err == nil {
-			n.name, n.doc = name, doc
-			return n, nil
+		if err == nil || errors.Is(err, nd.ErrUnsupported) {
+			n.name, n.doc, n.large = name, doc, err
+			return n.bounded(), nil
 		}
 		if !errors.Is(err, nd.ErrNotFound) {
 			return nil, err
@@ -106,9 +107,40 @@ func findNode(ctx context.Context, st store.Store, prefix string) (*node, error)
 	return nil, nd.Errorf(nd.ErrNotFound, "no array and no group: tried %s", strings.Join(tried, ", "))
 }
 
-// read is a document of the node; one that is not there is nd.ErrNotFound.
+// bounded drops a zarr.json that only a group may have: which of the two it is
+// stands inside, so its size alone could not tell.
+func (n *node) bounded() *node {
+	if n.name == "zarr.json" && len(n.doc) > zarr.MaxDocument {
+		if is, err := zarr.IsArray(n.doc); is && err == nil {
+			n.large = tooLarge(int64(len(n.doc)), zarr.MaxDocument, join(n.prefix, n.name))
+			n.doc = nil
+		}
+	}
+	return n
+}
+
+// read is a document of the node; one that is not there is nd.ErrNotFound, one
+// over the limit of its kind nd.ErrUnsupported before any of it is read.
 func (n *node) read(ctx context.Context, name string) ([]byte, error) {
-	return store.ReadAll(ctx, n.store, join(n.prefix, name), zarr.MaxGroupDocument)
+	limit := int64(zarr.MaxDocument)
+	if name == "zarr.json" || name == ".zmetadata" {
+		limit = zarr.MaxGroupDocument
+	}
+	key := join(n.prefix, name)
+	doc, err := store.ReadAll(ctx, n.store, key, limit)
+	if errors.Is(err, nd.ErrBudget) {
+		size, e := n.store.Size(ctx, key)
+		if e != nil {
+			return nil, e
+		}
+		return nil, tooLarge(size, limit, key)
+	}
+	return doc, err
+}
+
+func tooLarge(size, limit int64, key string) error {
+	err := nd.Errorf(nd.ErrUnsupported, "metadata of %d bytes: at most %d are read", size, limit)
+	return nd.At(err, nd.Place{File: key})
 }
 
 // place is a document's name for messages.
@@ -129,6 +161,9 @@ func join(prefix, name string) string {
 }
 
 func (n *node) isArray() (bool, error) {
+	if n.large != nil {
+		return false, n.large
+	}
 	if n.name != "zarr.json" {
 		return n.name == ".zarray", nil
 	}
@@ -146,6 +181,8 @@ func (n *node) array(ctx context.Context) (*zarr.Array, error) {
 	switch {
 	case errors.Is(err, nd.ErrNotFound):
 		return a, nil
+	case errors.Is(err, nd.ErrUnsupported):
+		return withNote(a, err), nil
 	case err != nil:
 		return nil, err
 	}
@@ -157,11 +194,15 @@ func (n *node) array(ctx context.Context) (*zarr.Array, error) {
 func withAttributes(a *zarr.Array, doc []byte) *zarr.Array {
 	b, err := a.WithAttributes(doc)
 	if err != nil {
-		c := *a
-		c.Notes = append(slices.Clone(a.Notes), fmt.Sprintf(".zattrs is left out: %v", err))
-		return &c
+		return withNote(a, err)
 	}
 	return b
+}
+
+func withNote(a *zarr.Array, err error) *zarr.Array {
+	c := *a
+	c.Notes = append(slices.Clone(a.Notes), fmt.Sprintf(".zattrs is left out: %v", err))
+	return &c
 }
 
 // group parses the node as a group, with its attributes.

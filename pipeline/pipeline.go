@@ -307,8 +307,7 @@ func (p *Pipeline) checkCrop(a *boundArray, f int, c *sampler.Crop) error {
 }
 
 func kindOf(err error) error {
-	var e *nd.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*nd.Error](err); ok {
 		return e.Kind
 	}
 	return nd.ErrShape

@@ -73,8 +73,10 @@ func (s *scheduler) fillBad(w *wave, b *batchState) {
 			c := int32(len(w.chunks))
 			w.chunks = append(w.chunks, waveChunk{source: fromFill, recipe: a.layout.recipe, firstJob: int32(len(w.jobs))})
 			crop := s.p.fields[f].crop
-			j := job{chunk: c, next: -1, slot: b.slot, sample: x.index, field: int32(f), owner: x,
-				axes: int32(len(w.axes)), rank: int32(len(crop)), conv: a.pairs[f].conv}
+			j := job{
+				chunk: c, next: -1, slot: b.slot, sample: x.index, field: int32(f), owner: x,
+				axes: int32(len(w.axes)), rank: int32(len(crop)), conv: a.pairs[f].conv,
+			}
 			for _, n := range crop {
 				w.axes = append(w.axes, axis{n: int32(n)})
 			}

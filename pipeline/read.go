@@ -187,6 +187,8 @@ func (p *Pipeline) fetchEach(w *wave, r *read, err error) {
 // place is where chunk c lies, for error messages.
 func (c *waveChunk) place() nd.Place {
 	o := c.object
-	return nd.Place{Array: o.array.ref.URI, Chunk: coordinates(o.array.layout.coordinate(len(o.array.meta.Levels)-1, c.leaf)),
-		File: o.file, Offset: c.stored, Length: c.length}
+	return nd.Place{
+		Array: o.array.ref.URI, Chunk: coordinates(o.array.layout.coordinate(len(o.array.meta.Levels)-1, c.leaf)),
+		File: o.file, Offset: c.stored, Length: c.length,
+	}
 }

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"math"
+	"slices"
 
 	"github.com/headrace/headrace/codec"
 	"github.com/headrace/headrace/nd"
@@ -72,12 +73,12 @@ func compile(uri string, a *zarr.Array, verify bool) (*recipe, error) {
 func (r *recipe) decodeStages(a *zarr.Array, leaf *zarr.Level) ([]codec.Codec, error) {
 	var stages []codec.Codec
 	add := func(list []zarr.Codec) error {
-		for i := len(list) - 1; i >= 0; i-- {
-			c, err := codec.New(list[i].Name, list[i].Config)
+		for _, l := range slices.Backward(list) {
+			c, err := codec.New(l.Name, l.Config)
 			if err != nil {
 				return err
 			}
-			r.stages = append(r.stages, list[i])
+			r.stages = append(r.stages, l)
 			stages = append(stages, c)
 		}
 		return nil
@@ -96,7 +97,7 @@ func (r *recipe) decodeStages(a *zarr.Array, leaf *zarr.Level) ([]codec.Codec, e
 // chunk whose stored axis i is array axis order[i].
 func strides(chunk []int64, order []int, size int64) []int64 {
 	s := make([]int64, len(chunk))
-	for i := len(chunk) - 1; i >= 0; i-- {
+	for i := range slices.Backward(chunk) {
 		a := i
 		if order != nil {
 			a = order[i]

@@ -45,21 +45,21 @@ func (s Stats) Stages() []Stage {
 
 // String is a table of the stages.
 func (s Stats) String() string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "stage\tcount\tbusy ms\tin MB\tout MB\tMB/s busy\t")
+	table := []byte("stage\tcount\tbusy ms\tin MB\tout MB\tMB/s busy\t\n")
 	for _, st := range s.Stages() {
 		rate := "-"
 		if st.Out > 0 && st.Busy > 0 {
 			rate = fmt.Sprintf("%.0f", float64(st.Out)/1e6/st.Busy.Seconds())
 		}
-		fmt.Fprintf(w, "%s\t%d\t%.1f\t%.1f\t%.1f\t%s\t\n", st.Name, st.Count,
+		table = fmt.Appendf(table, "%s\t%d\t%.1f\t%.1f\t%.1f\t%s\t\n", st.Name, st.Count,
 			float64(st.Busy.Microseconds())/1e3, float64(st.In)/1e6, float64(st.Out)/1e6, rate)
 	}
-	w.Flush() //nolint:errcheck // a strings.Builder does not fail
-	fmt.Fprintf(&b, "%d samples in %d batches, %d failed; %d chunk uses: %d decoded, %d reused, %d missing\n",
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', tabwriter.AlignRight)
+	w.Write(table) //nolint:errcheck // a strings.Builder does not fail
+	w.Flush()      //nolint:errcheck // nor here
+	return b.String() + fmt.Sprintf("%d samples in %d batches, %d failed; %d chunk uses: %d decoded, %d reused, %d missing\n",
 		s.Samples, s.Batches, s.SamplesFailed, s.ChunkUses, s.ChunksDecoded, s.ChunksReused, s.ChunksMissing)
-	return b.String()
 }
 
 // stageCounter is a Stage that many goroutines add to.

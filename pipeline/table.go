@@ -226,7 +226,7 @@ func (v victims) Swap(i, j int)      { v[i], v[j] = v[j], v[i]; v[i].place, v[j]
 
 // Push is heap.Interface's.
 func (v *victims) Push(x any) {
-	e := x.(*entry) //nolint:errcheck // the heap holds entries alone
+	e := x.(*entry)
 	e.place = len(*v)
 	*v = append(*v, e)
 }

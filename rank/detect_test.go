@@ -12,7 +12,7 @@ import (
 // env makes a lookup of "NAME=value" words.
 func env(words string) func(string) (string, bool) {
 	vars := make(map[string]string)
-	for _, word := range strings.Fields(words) {
+	for word := range strings.FieldsSeq(words) {
 		name, value, _ := strings.Cut(word, "=")
 		vars[name] = value
 	}
@@ -73,7 +73,7 @@ func TestDetectRefuses(t *testing.T) {
 	f := func(changes, variable, value string) {
 		t.Helper()
 		vars := maps.Clone(good)
-		for _, change := range strings.Fields(changes) {
+		for change := range strings.FieldsSeq(changes) {
 			if name, ok := strings.CutPrefix(change, "-"); ok {
 				delete(vars, name)
 				continue
@@ -132,8 +132,7 @@ func FuzzDetect(f *testing.F) {
 		}
 		id, _, err := rank.Detect(func(name string) (string, bool) { v, ok := vars[name]; return v, ok })
 		if err != nil {
-			var e *rank.Error
-			if !errors.As(err, &e) {
+			if _, ok := errors.AsType[*rank.Error](err); !ok {
 				t.Errorf("error of another type: %v", err)
 			}
 			return

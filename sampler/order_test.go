@@ -136,8 +136,8 @@ func TestKeysDiffer(t *testing.T) {
 		}
 		keys[k] = name
 	}
-	for seed := uint64(0); seed < 4; seed++ {
-		for epoch := int64(0); epoch < 4; epoch++ {
+	for seed := range uint64(4) {
+		for epoch := range int64(4) {
 			add(fmt.Sprintf("seed %d epoch %d", seed, epoch), EpochKey("ff", 10, seed, epoch))
 		}
 	}
