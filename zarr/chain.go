@@ -133,6 +133,9 @@ func (c *chainReader) split(what string, raw json.RawMessage) (codecs []extensio
 		if err != nil {
 			return nil, 0, err
 		}
+		if err := checkSettings(e); err != nil {
+			return nil, 0, err
+		}
 		codecs = append(codecs, e)
 		if kindOf(e.name) != arrayToBytes {
 			continue

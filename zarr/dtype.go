@@ -22,7 +22,8 @@ func (p *parser) parseDTypeV3(raw json.RawMessage) (DType, error) {
 	}
 	for _, d := range nd.DTypes() {
 		if d.Name() == e.name {
-			return DType{DType: d, Name: e.name}, nil
+			_, err := e.only("data type")
+			return DType{DType: d, Name: e.name}, err
 		}
 	}
 	return DType{}, unsupported("data type %q", e.name)
@@ -31,7 +32,10 @@ func (p *parser) parseDTypeV3(raw json.RawMessage) (DType, error) {
 // timeTypeV3 reads the unit and the scale factor of numpy.datetime64 and
 // numpy.timedelta64: {"unit": "s", "scale_factor": 10} is numpy's "10s".
 func timeTypeV3(e extension, kind byte) (DType, error) {
-	settings := e.settings()
+	settings, err := e.only("data type", "unit", "scale_factor")
+	if err != nil {
+		return DType{}, err
+	}
 	unit, err := parseString(e.name+" unit", settings["unit"])
 	if err != nil {
 		return DType{}, err

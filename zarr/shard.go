@@ -11,10 +11,7 @@ func (c *chainReader) shard(level Level, e extension) error {
 	if level.Filters != nil {
 		return unsupported("codec %q before sharding_indexed", level.Filters[0].Name)
 	}
-	settings, err := e.only("codec", "chunk_shape", "codecs", "index_codecs", "index_location")
-	if err != nil {
-		return err
-	}
+	settings := e.settings()
 	inner, err := parseExtents("sharding_indexed chunk_shape", settings["chunk_shape"], 1)
 	if err != nil {
 		return err
@@ -89,6 +86,9 @@ func (c *chainReader) indexCodecs(ix *Index, raw json.RawMessage) error {
 	for _, e := range codecs[at+1:] {
 		if e.name != "crc32c" || ix.Checksum {
 			return unsupported("codec %q in index_codecs: the size of the index must be fixed (bytes, one crc32c)", e.name)
+		}
+		if location := e.settings()["location"]; !absent(location) && string(location) != `"end"` {
+			return unsupported("codec %q in index_codecs with location %s", e.name, excerpt(location))
 		}
 		ix.Checksum = true
 	}
