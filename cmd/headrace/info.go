@@ -98,7 +98,10 @@ type childInfo struct {
 }
 
 func describe(ctx context.Context, uri, level string, n *pipeline.Node) *description {
-	d := &description{URI: uri, Kind: "array", Notes: append([]string{}, n.Notes...)}
+	d := &description{URI: uri, Kind: "array", ZarrFormat: 2, Notes: append([]string{}, n.Notes...)}
+	if n.Name == "zarr.json" {
+		d.ZarrFormat = 3
+	}
 	d.fromDocument(n.Document)
 	err := n.Err
 	switch {
