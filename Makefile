@@ -18,7 +18,7 @@ TAG    ?= manylinux_2_34_x86_64
 GOFILES := $(shell find . -path './.*' -prune -o -path ./build -prune -o -path ./data -prune -o -name '*.go' ! -name '*_test.go' -print) go.mod go.sum
 PYFILES := $(shell find python -name '*.py' -o -name '*.pyi' -o -name 'py.typed' -o -name 'pyproject.toml' 2>/dev/null)
 
-.PHONY: help build lib wheel demo test test-go test-nocgo test-python test-torch test-oracle race fuzz-short lint vuln fmt brain bench bench-compare soak clean
+.PHONY: help build lib wheel demo test test-go test-nocgo test-python test-torch test-oracle race fuzz-short lint vuln fmt brain brain-picture bench bench-compare soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -134,6 +134,9 @@ bench: ## the Go benchmarks
 
 brain: .venv-oracle/wheel ## the example on a real MRI volume; BRAIN= takes its flags
 	.venv-oracle/bin/python -W ignore examples/brain/brain.py $(BRAIN)
+
+brain-picture: ## the same, and its picture becomes the one of the README
+	$(MAKE) brain BRAIN="--montage docs/images/brain.png $(BRAIN)"
 
 bench-compare: .venv-oracle/wheel build ## headrace beside tensorstore, zarrs-python and zarr-python on the same files
 	.venv-oracle/bin/python bench/compare.py

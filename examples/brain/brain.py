@@ -158,9 +158,10 @@ def main() -> None:
     root = Path(__file__).resolve().parents[2]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=root / "data" / "brain")
-    parser.add_argument("--montage", type=Path, default=root / "docs" / "images" / "brain.png")
+    parser.add_argument("--montage", type=Path, help="default: brain.png in --data")
     parser.add_argument("--samples", type=int, default=400)
     options = parser.parse_args()
+    picture = options.montage or options.data / "brain.png"
 
     templates = fetch(options.data)
     image, voxel = nifti(templates / "ch2.nii.gz")
@@ -170,9 +171,9 @@ def main() -> None:
         path = options.data / f"brain-{version}.zarr"
         write(path, version, image, labels, voxel)
         batches.append(stream(path, options.samples, image, labels))
-    options.montage.parent.mkdir(parents=True, exist_ok=True)
-    montage(*batches[-1]).save(options.montage, optimize=True)
-    print(f"montage of a batch: {options.montage}")
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    montage(*batches[-1]).save(picture, optimize=True)
+    print(f"montage of a batch: {picture}")
 
 
 if __name__ == "__main__":

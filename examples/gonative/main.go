@@ -5,14 +5,15 @@
 //	headrace demo --dir data/demo
 //	go run ./examples/gonative data/demo/sharded-zstd data/demo/gzip
 //
-// Started by torchrun or headrace launch, each process gets its share of every
-// batch; alone it gets all of it.
+// Started by torchrun, each process gets its share of every batch; alone it gets
+// all of it.
 package main
 
 import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math"
@@ -31,8 +32,16 @@ const (
 	epochs    = 2
 )
 
+const usage = `usage: gonative URI…
+
+Streams two epochs of random crops of the zarr arrays at the URIs and prints the
+mean of each batch.
+`
+
 func main() {
-	if err := train(context.Background(), os.Args[1:], os.Stdout); err != nil {
+	flag.Usage = func() { fmt.Fprint(flag.CommandLine.Output(), usage) }
+	flag.Parse() // no flags of its own, so that what looks like one is no URI
+	if err := train(context.Background(), flag.Args(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "gonative:", err)
 		os.Exit(1)
 	}

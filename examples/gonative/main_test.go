@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -10,6 +12,17 @@ import (
 	"github.com/headrace/headrace/internal/scenario"
 	"github.com/headrace/headrace/nd"
 )
+
+// asProgram makes the test binary be gonative.
+const asProgram = "GONATIVE_TEST_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
 
 func write(t *testing.T, field string) string {
 	t.Helper()
@@ -64,4 +77,23 @@ func TestErrors(t *testing.T) {
 	f("name at least one array")
 	f("absent", "absent")
 	f("group", strings.TrimSuffix(write(t, "constant"), "/a"))
+}
+
+// --help is answered with the usage and no error; an unknown flag is no array.
+func TestHelp(t *testing.T) {
+	f := func(arg string, code int) {
+		t.Helper()
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), self, arg)
+		cmd.Env = append(os.Environ(), asProgram+"=1")
+		out, _ := cmd.CombinedOutput() // its failure is the exit code
+		if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(string(out), "usage: gonative URI") {
+			t.Errorf("gonative %s: exit %d, want %d\n%s", arg, got, code, out)
+		}
+	}
+	f("--help", 0)
+	f("--unknown", 2)
 }
