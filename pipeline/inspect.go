@@ -103,7 +103,7 @@ func (n *Node) readArray(ctx context.Context, at *node) error {
 	if err != nil {
 		return err
 	}
-	n.Array, err = probeSeparator(ctx, at.store, at.prefix, a)
+	n.Array, err = probeKeys(ctx, at.store, at.prefix, a)
 	return err
 }
 

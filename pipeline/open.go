@@ -69,7 +69,7 @@ func openLevel(ctx context.Context, st store.Store, prefix, level string) (*open
 	if err != nil {
 		return nil, err
 	}
-	if a, err = probeSeparator(ctx, st, n.prefix, a); err != nil {
+	if a, err = probeKeys(ctx, st, n.prefix, a); err != nil {
 		return nil, err
 	}
 	return &opened{st, n.prefix, a}, nil

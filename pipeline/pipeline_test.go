@@ -548,14 +548,14 @@ func TestSlotWaitsForEveryConsumer(t *testing.T) {
 	}
 }
 
-// panicking is a store that panics where chunks are.
+// panicking is a store that panics where chunks are read.
 type panicking struct{ store.Store }
 
-func (s panicking) Size(ctx context.Context, key string) (int64, error) {
+func (s panicking) ReadAt(ctx context.Context, key string, p []byte, off int64) error {
 	if strings.Contains(key, "/c/") {
 		panic("boom")
 	}
-	return s.Store.Size(ctx, key)
+	return s.Store.ReadAt(ctx, key, p, off)
 }
 
 // A panic on the only reader leaves nobody to take its tasks, of which there are

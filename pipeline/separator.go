@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/headrace/headrace/nd"
@@ -11,44 +12,40 @@ import (
 	"github.com/headrace/headrace/zarr"
 )
 
-// probeSeparator guards against a v2 array whose chunks lie under the other
-// separator than its metadata say: all of them would read as fill. Some OME-Zarr
-// writers left the separator out and wrote "0/0". The metadata are obeyed while
-// one chunk exists under the expected keys; if none does and the other form is
-// there, the result uses that one and says so in a note.
+// probeKeys guards against an array whose chunks have keys of another form than
+// its metadata say: all of them would read as fill. Some OME-Zarr writers left
+// the separator out and wrote "0/0"; converters leave the keys of the other
+// version. The metadata are obeyed while one chunk exists under the expected
+// keys, and where two other forms exist; if there is exactly one other, the
+// result uses that and says so in a note.
 //
-// It costs one look at the first chunk in most cases, and lists the folder only
-// on suspicion: the first chunk lies under the other key, or nothing lies under
-// either and the metadata name no separator.
-func probeSeparator(ctx context.Context, st store.Store, prefix string, a *zarr.Array) (*zarr.Array, error) {
-	rank := len(a.Shape)
-	if a.Format != 2 || rank < 2 {
-		return a, nil // keys of one axis have no separator
+// It costs one look at the first chunk in most cases, and one listing of the
+// folder if that is missing. More is listed only for folders that bear the
+// name of another form.
+func probeKeys(ctx context.Context, st store.Store, prefix string, a *zarr.Array) (*zarr.Array, error) {
+	if slices.Contains(a.Shape, 0) {
+		return a, nil // no chunks
 	}
-	first := make([]int64, rank)
-	found, err := exists(ctx, st, join(prefix, a.Key(first)))
+	first := make([]int64, len(a.Shape))
+	expected := a.Key(first)
+	found, err := exists(ctx, st, join(prefix, expected))
 	if err != nil || found {
 		return a, err
 	}
-	found, err = exists(ctx, st, join(prefix, a.AlternateKey(first)))
-	if err != nil || !found && !a.Keys.Implied {
-		return a, err
-	}
-	nested, flat, err := chunkForms(ctx, st, prefix, rank)
+	names, err := list(ctx, st, prefix)
 	if err != nil {
+		return nil, err
+	}
+	folder := keyFolder{st, prefix, names}
+	form, other, err := folder.otherForm(ctx, first, expected)
+	if err != nil || other == "" {
 		return a, err
 	}
-	expected, other := flat, nested
-	if a.Keys.Separator == '/' {
-		expected, other = nested, flat
+	if found, err = folder.holds(ctx, expected); err != nil || found {
+		return a, err
 	}
-	if expected || !other {
-		return a, nil
-	}
-	b := a.WithAlternateKeys("")
-	b.Notes[len(b.Notes)-1] = fmt.Sprintf("no chunk has a key with %q, which the metadata ask for; keys with %q exist and are read",
-		a.Keys.Separator, b.Keys.Separator)
-	return b, nil
+	return a.WithKeys(form, fmt.Sprintf("no chunk has a key like %q (%v), which the metadata ask for; keys like %q (%v) exist and are read",
+		expected, a.Keys, other, form)), nil
 }
 
 func exists(ctx context.Context, st store.Store, key string) (bool, error) {
@@ -59,28 +56,60 @@ func exists(ctx context.Context, st store.Store, key string) (bool, error) {
 	return err == nil, err
 }
 
-// chunkForms reports which forms of chunk keys an array's folder holds: "0/1"
-// (nested) and "0.1" (flat). A nested chunk is looked for in the first numbered
-// folder of each depth.
-func chunkForms(ctx context.Context, st store.Store, prefix string, rank int) (nested, flat bool, err error) {
-	names, err := list(ctx, st, prefix)
-	if err != nil {
-		return false, false, err
-	}
-	for _, name := range names {
-		flat = flat || isFlatKey(name, rank)
-	}
-	for depth := 1; depth < rank; depth++ {
-		folder := firstNumber(names, "/")
-		if folder == "" {
-			return false, flat, nil
+// keyFolder is a folder in which keys of chunks are looked for.
+type keyFolder struct {
+	store  store.Store
+	prefix string
+	names  []string // directly below prefix; folders end in "/"
+}
+
+// otherForm finds the one form of keys that the folder holds beside the
+// expected one. first is the coordinate of the first chunk, like its key in that
+// form; "" if there is none or more than one. Forms that do not differ for the
+// rank of the array count once.
+func (f keyFolder) otherForm(ctx context.Context, first []int64, expected string) (form zarr.KeyEncoding, like string, err error) {
+	seen := []string{expected}
+	for _, k := range zarr.KeyEncodings() {
+		key := k.Key(first)
+		if slices.Contains(seen, key) {
+			continue
 		}
-		prefix = join(prefix, strings.TrimSuffix(folder, "/"))
-		if names, err = list(ctx, st, prefix); err != nil {
-			return false, flat, err
+		seen = append(seen, key)
+		found, err := f.holds(ctx, key)
+		switch {
+		case err != nil:
+			return form, "", err
+		case found && like != "":
+			return form, "", nil
+		case found:
+			form, like = k, key
 		}
 	}
-	return firstNumber(names, "") != "", flat, nil
+	return form, like, nil
+}
+
+// holds reports whether the folder holds an object whose key differs from the
+// given one in nothing but its numbers.
+func (f keyFolder) holds(ctx context.Context, key string) (bool, error) {
+	part, rest, nested := strings.Cut(key, "/")
+	for _, name := range f.names {
+		folder, isFolder := strings.CutSuffix(name, "/")
+		if isFolder != nested || !sameForm(folder, part) {
+			continue
+		}
+		if !nested {
+			return true, nil
+		}
+		below := join(f.prefix, folder)
+		names, err := list(ctx, f.store, below)
+		if err != nil {
+			return false, err
+		}
+		if found, err := (keyFolder{f.store, below, names}).holds(ctx, rest); err != nil || found {
+			return found, err
+		}
+	}
+	return false, nil
 }
 
 // list is the names below a folder, none if there is no such folder.
@@ -92,25 +121,20 @@ func list(ctx context.Context, st store.Store, prefix string) ([]string, error) 
 	return names, err
 }
 
-// isFlatKey reports whether a name is numbers joined by ".", one an axis.
-func isFlatKey(name string, rank int) bool {
+// sameForm reports whether a name has the parts of a model such as "c.0.0": "c"
+// where that has it, a number for each 0.
+func sameForm(name, model string) bool {
 	parts := strings.Split(name, ".")
-	for _, part := range parts {
-		if !isNumber(part) {
+	models := strings.Split(model, ".")
+	if len(parts) != len(models) {
+		return false
+	}
+	for i, part := range parts {
+		if models[i] == "0" && !isNumber(part) || models[i] != "0" && part != models[i] {
 			return false
 		}
 	}
-	return len(parts) == rank
-}
-
-// firstNumber is the first name that is a number followed by the suffix.
-func firstNumber(names []string, suffix string) string {
-	for _, name := range names {
-		if number, ok := strings.CutSuffix(name, suffix); ok && isNumber(number) {
-			return name
-		}
-	}
-	return ""
+	return true
 }
 
 func isNumber(s string) bool {

@@ -224,24 +224,33 @@ func TestRefusedTypes(t *testing.T) {
 }
 
 // ome-zarr-py 343 and others: "/" assumed while the chunks are "0.0", or the
-// reverse, gave silent zeros. The document decides; where it says nothing, "." is
-// marked as implied so that a reader can probe.
+// reverse, gave silent zeros. The document decides; where it says nothing, it is
+// ".". A reader that finds other keys makes a copy, with a note.
 func TestSeparator(t *testing.T) {
-	for lines, want := range map[string]struct {
-		key, other string
-		implied    bool
-	}{
-		`dimension_separator: "/"`: {"1/2", "1.2", false},
-		`dimension_separator: "."`: {"1.2", "1/2", false},
-		`-dimension_separator`:     {"1.2", "1/2", true},
+	coord := []int64{1, 2}
+	for lines, want := range map[string]string{
+		`dimension_separator: "/"`: "1/2",
+		`dimension_separator: "."`: "1.2",
+		`-dimension_separator`:     "1.2",
 	} {
 		a := mustParse(t, baseV2, lines)
-		coord := []int64{1, 2}
-		if a.Key(coord) != want.key || a.AlternateKey(coord) != want.other || a.Keys.Implied != want.implied {
-			t.Errorf("%s: %s, else %s, implied %v", lines, a.Key(coord), a.AlternateKey(coord), a.Keys.Implied)
+		b := a.WithKeys(KeyEncoding{Separator: '/'}, "probed")
+		if b.Key(coord) != "c/1/2" || a.Key(coord) != want || len(b.Notes) != len(a.Notes)+1 {
+			t.Errorf("%s: key %s; the copy has %s and notes %q", lines, a.Key(coord), b.Key(coord), b.Notes)
 		}
-		if b := a.WithAlternateKeys("probed"); b.Key(coord) != want.other || a.Key(coord) != want.key || b.Notes == nil {
-			t.Errorf("%s: the copy has key %s and notes %q", lines, b.Key(coord), b.Notes)
+	}
+}
+
+// The four forms of keys differ for two axes or more; that is what a probe of a
+// folder rests on. With fewer axes some are the same.
+func TestKeyEncodings(t *testing.T) {
+	for rank, want := range []string{"c c 0 0", "c/0 c.0 0 0", "c/0/0 c.0.0 0.0 0/0"} {
+		var keys []string
+		for _, k := range KeyEncodings() {
+			keys = append(keys, k.Key(make([]int64, rank)))
+		}
+		if got := strings.Join(keys, " "); got != want {
+			t.Errorf("rank %d: %s, want %s", rank, got, want)
 		}
 	}
 }

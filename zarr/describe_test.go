@@ -13,9 +13,6 @@ func describe(a *Array) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "v%d shape %v %s\n", a.Format, a.Shape, describeDType(a.DType))
 	fmt.Fprintf(&b, "keys %v", a.Keys)
-	if a.Keys.Implied {
-		b.WriteString(" (implied)")
-	}
 	fmt.Fprintf(&b, "\nfill %x\n", a.Fill)
 	for i := range a.Levels {
 		describeLevel(&b, a, i)

@@ -12,9 +12,6 @@ type KeyEncoding struct {
 	V2 bool
 	// Separator is '/' or '.'.
 	Separator byte
-	// Implied says that a v2 document names no separator: '.' is then the rule,
-	// but some OME-Zarr writers meant '/'.
-	Implied bool
 }
 
 // String is "default /" or "v2 .".
@@ -26,15 +23,15 @@ func (k KeyEncoding) String() string {
 	return name + string(rune(k.Separator))
 }
 
-// other is the encoding with the other separator.
-func (k KeyEncoding) other() KeyEncoding {
-	if k.Separator == '/' {
-		k.Separator = '.'
-	} else {
-		k.Separator = '/'
-	}
-	k.Implied = false
-	return k
+// KeyEncodings is every encoding that writers use.
+func KeyEncodings() [4]KeyEncoding {
+	return [...]KeyEncoding{{false, '/'}, {false, '.'}, {true, '.'}, {true, '/'}}
+}
+
+// Key is the store key, relative to the array, of the object at a coordinate.
+func (k KeyEncoding) Key(coord []int64) string {
+	var buf [64]byte
+	return string(k.append(buf[:0], coord))
 }
 
 func (k KeyEncoding) append(dst []byte, coord []int64) []byte {
@@ -54,26 +51,18 @@ func (k KeyEncoding) append(dst []byte, coord []int64) []byte {
 
 // Key is the store key, relative to the array, of the object at a coordinate of
 // the outermost grid.
-func (a *Array) Key(coord []int64) string {
-	var buf [64]byte
-	return string(a.Keys.append(buf[:0], coord))
-}
+func (a *Array) Key(coord []int64) string { return a.Keys.Key(coord) }
 
 // AppendKey is Key into a buffer.
 func (a *Array) AppendKey(dst []byte, coord []int64) []byte {
 	return a.Keys.append(dst, coord)
 }
 
-// AlternateKey is the key that the other separator would make.
-func (a *Array) AlternateKey(coord []int64) string {
-	return string(a.Keys.other().append(nil, coord))
-}
-
-// WithAlternateKeys is a copy of a that uses the other separator, with a note.
-// It is for stores whose files contradict their metadata.
-func (a *Array) WithAlternateKeys(note string) *Array {
+// WithKeys is a copy of a that uses other keys, with a note. It is for stores
+// whose files contradict their metadata.
+func (a *Array) WithKeys(keys KeyEncoding, note string) *Array {
 	b := *a
-	b.Keys = a.Keys.other()
+	b.Keys = keys
 	b.Notes = append(append([]string(nil), a.Notes...), note)
 	return &b
 }

@@ -43,7 +43,7 @@ func (p *parser) parseV2(doc object) (*Array, error) {
 
 func keysV2(raw json.RawMessage) (KeyEncoding, error) {
 	if absent(raw) {
-		return KeyEncoding{V2: true, Separator: '.', Implied: true}, nil
+		return KeyEncoding{V2: true, Separator: '.'}, nil
 	}
 	separator, err := parseSeparator("dimension_separator", raw)
 	return KeyEncoding{V2: true, Separator: separator}, err
