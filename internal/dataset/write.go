@@ -24,7 +24,7 @@ type Report func(done, total int64)
 // Write makes the arrays below root, on all cores. Arrays that are there already
 // stay as they are; one that an earlier run left unfinished is continued. A
 // different array under the same name is an error: nothing that is complete is
-// ever overwritten.
+// ever overwritten, and nothing is written into an array or group of others.
 //
 // The file that makes an array an array (zarr.json, .zarray) is written last, so
 // whatever can be opened is complete.
@@ -76,6 +76,9 @@ func (w *writer) add(a *Array) error {
 	if err != nil {
 		return err
 	}
+	if err := foreign(w.root, a, names); err != nil {
+		return err
+	}
 	w.total += a.Bytes()
 	j := &job{array: a, dir: filepath.Join(w.root, filepath.FromSlash(a.Path)), names: names, docs: docs}
 	complete, err := j.look()
@@ -83,6 +86,7 @@ func (w *writer) add(a *Array) error {
 		return err
 	}
 	if complete {
+		_ = os.Remove(filepath.Join(j.dir, marker)) // of a run that was killed after its last file
 		w.done += a.Bytes()
 		return nil
 	}
@@ -170,6 +174,7 @@ func (w *writer) begin(j *job) error {
 	if err := os.MkdirAll(j.dir, 0o755); err != nil {
 		return nd.Errorf(nd.ErrIO, "make the folder of an array: %w", err)
 	}
+	atomicfile.RemoveStaleIn(j.dir)
 	if err := atomicfile.Write(filepath.Join(j.dir, marker), bytes.Join(j.docs, nil)); err != nil {
 		return err
 	}
@@ -190,10 +195,11 @@ func (w *writer) begin(j *job) error {
 // writeGroup makes dir a group of the given format if it is none yet, of either
 // format: arrays of both may lie in one group.
 func writeGroup(dir string, format int) error {
-	name, doc := "zarr.json", "{\n  \"zarr_format\": 3,\n  \"node_type\": \"group\",\n  \"attributes\": {}\n}\n"
+	name, doc := "zarr.json", group3
 	if format == 2 {
-		name, doc = ".zgroup", "{\n  \"zarr_format\": 2\n}\n"
+		name, doc = ".zgroup", group2
 	}
+	atomicfile.RemoveStale(filepath.Join(dir, name))
 	for _, there := range []string{"zarr.json", ".zgroup"} {
 		if _, err := os.Stat(filepath.Join(dir, there)); err == nil {
 			return nil
