@@ -305,7 +305,7 @@ func TestDoctor(t *testing.T) {
 func TestDemo(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "demo")
 	text := must(t, "demo", "--dir", dir, "--crops", "40")
-	for _, w := range []string{"40 random crops of 5 arrays in 3 batches, each crop once", "samples/s", "decode", "assemble", "headrace info " + dir} {
+	for _, w := range []string{"40 random crops of 5 arrays in 3 batches, each crop once", "\n40 samples in 3 batches", "samples/s", "decode", "assemble", "headrace info " + dir} {
 		if !strings.Contains(text, w) {
 			t.Errorf("the demo does not say %q:\n%s", w, text)
 		}

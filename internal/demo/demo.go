@@ -144,6 +144,8 @@ func epoch(ctx context.Context, l *loader.Loader, count int64, report Report) (*
 	r.WallS = time.Since(began).Seconds()
 	r.SamplesPerS, r.GBPerS = float64(r.Samples)/r.WallS, float64(r.Bytes)/1e9/r.WallS
 	r.Stats = l.Stats()
+	// The pipeline counts what it planned, and it has begun the next epoch.
+	r.Stats.Samples, r.Stats.Batches = r.Samples, r.Batches
 	r.Stages = benchmark.Stages(r.Stats)
 	for _, there := range seen {
 		if !there {
