@@ -138,6 +138,11 @@ func (n *Node) readChildren(ctx context.Context, at *node) error {
 		n.Children = childrenOf(docs)
 		return nil
 	}
+	return n.listChildren(ctx, at)
+}
+
+// listChildren finds the nodes below a folder by a listing.
+func (n *Node) listChildren(ctx context.Context, at *node) error {
 	names, err := list(ctx, at.store, at.prefix)
 	for _, name := range names {
 		folder, ok := strings.CutSuffix(name, "/")

@@ -18,11 +18,18 @@ func (a *app) info() *cobra.Command {
 		Use:   "info URI",
 		Short: "Show an array or a group, and whether headrace reads it",
 		Long: `Show the metadata and layout of an array, and whether headrace reads it and if not
-why. Of a group, show its arrays, groups and OME-Zarr images.`,
+why. Of a group, show its arrays, groups and OME-Zarr images; of a folder that is
+neither, the arrays and groups directly below it.`,
 		Example: "  headrace info data/smoke/z000/scale0/image\n  headrace info image.zarr --level 1 --json",
 		Args:    exactly("URI"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			n, err := inspect(cmd.Context(), args[0], level)
+			if errors.Is(err, nd.ErrNotFound) && level == "" {
+				// What was tried stays the answer where there is nothing below either.
+				if folder, e := pipeline.InspectFolder(cmd.Context(), args[0]); e == nil {
+					n, err = folder, nil
+				}
+			}
 			if err != nil {
 				return err
 			}
@@ -42,7 +49,7 @@ why. Of a group, show its arrays, groups and OME-Zarr images.`,
 // null values, for groups; its names are a promise to scripts.
 type description struct {
 	URI        string `json:"uri"`
-	Kind       string `json:"kind"` // array or group
+	Kind       string `json:"kind"` // array, group, or folder: neither, with some of them below
 	ZarrFormat int    `json:"zarr_format"`
 	Supported  bool   `json:"supported"`
 	Reason     string `json:"reason"` // why not, "" if supported
@@ -105,6 +112,10 @@ func describe(ctx context.Context, uri, level string, n *pipeline.Node) *descrip
 	d.fromDocument(n.Document)
 	err := n.Err
 	switch {
+	case n.Document == nil && n.Group == nil && n.Array == nil && n.Err == nil:
+		d.Kind, d.ZarrFormat = "folder", 0
+		d.fromGroup(ctx, n)
+		err = errors.New("no array and no group itself: name one of those below it")
 	case n.Group != nil:
 		d.Kind, d.ZarrFormat, d.Attrs = "group", n.Group.Format, n.Group.Attributes
 		d.fromGroup(ctx, n)

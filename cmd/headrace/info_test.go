@@ -93,6 +93,28 @@ func TestInfoGroup(t *testing.T) {
 	fails(t, 1, []string{"info", root, "--level", "7"}, "not found", "7")
 }
 
+// A folder of arrays need not be a group: info lists them, with the reason for
+// one that is not read, and does not call the folder readable.
+func TestInfoFolder(t *testing.T) {
+	root := files(t, map[string]string{
+		"good/zarr.json": v3("[4, 6]", "uint8", "[2, 2]", 0),
+		"odd/.zarray":    `{"zarr_format":2,"shape":[4],"chunks":[2],"dtype":"<u2","compressor":{"id":"jpeg"},"fill_value":0,"order":"C","filters":null}`,
+		"notes/text":     "no array",
+	})
+	r := parsed(t, must(t, "info", root, "--json"))
+	hasKeys(t, r, infoKeys+" children")
+	if r["kind"] != "folder" || r["supported"] != false || len(r["children"].([]any)) != 2 {
+		t.Errorf("info says %v", r)
+	}
+	text := must(t, "info", root)
+	for _, w := range []string{"good  4 x 6 uint8", "odd  4 <u2  not read", "jpeg", "folder"} {
+		if !strings.Contains(text, w) {
+			t.Errorf("info does not say %q:\n%s", w, text)
+		}
+	}
+	fails(t, 1, []string{"info", root + "/notes"}, "not found", "zarr.json")
+}
+
 func TestInfoNothing(t *testing.T) {
 	empty := t.TempDir()
 	fails(t, 1, []string{"info", empty}, "not found", "zarr.json", ".zarray", ".zgroup")

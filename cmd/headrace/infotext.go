@@ -32,7 +32,9 @@ func (d *description) table() (rows []byte) {
 		}
 	}
 	row(d.Kind, "%s", d.URI)
-	row("format", "zarr %d", d.ZarrFormat)
+	if d.Kind != "folder" {
+		row("format", "zarr %d", d.ZarrFormat)
+	}
 	if d.Kind == "array" {
 		d.printArray(row)
 	}
