@@ -188,6 +188,7 @@ func (a *app) readCrop(ctx context.Context, r *reading) error {
 	if r.out == "-" {
 		return r.file(ctx, a.stdout, meta)
 	}
+	atomicfile.RemoveStale(r.out)
 	file, err := atomicfile.Create(r.out)
 	if err != nil {
 		return err

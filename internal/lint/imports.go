@@ -51,7 +51,7 @@ var folders = map[string]row{
 	"internal/benchmark":  {ours: []string{"nd", "zarr", "codec", "store", "sampler", "pipeline", "internal/scenario", "internal/dataset", "internal/plainread"}, why: "a benchmark writes its data, runs the engine and checks it against plainread"},
 	"internal/demo":       {ours: []string{"nd", "rank", "sampler", "pipeline", "loader", "internal/scenario", "internal/dataset", "internal/benchmark"}, why: "the demo is a small trainer over small data"},
 	"internal/doctor":     {ours: []string{"rank"}, others: []string{"golang.org/x/sys"}, why: "doctor looks at the machine, not at data"},
-	"internal/atomicfile": {ours: []string{"nd"}, why: "a file that is whole or absent"},
+	"internal/atomicfile": {ours: []string{"nd"}, others: []string{"golang.org/x/sys"}, why: "a file that is whole or absent"},
 	"internal/lint":       {why: "lint reads source and needs nothing of the engine"},
 }
 
