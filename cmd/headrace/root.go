@@ -21,11 +21,13 @@ type app struct {
 }
 
 // Exit codes. A command line or a config that cannot work is told apart from a
-// failure of the work itself.
+// failure of the work itself, and both from Ctrl-C, where the code is that of
+// shells for a process that SIGINT ended: 128 + 2.
 const (
-	exitOK    = 0
-	exitError = 1
-	exitUsage = 2
+	exitOK          = 0
+	exitError       = 1
+	exitUsage       = 2
+	exitInterrupted = 130
 )
 
 // run is the whole program but for its process.
@@ -37,12 +39,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
-	text := err.Error()
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		text = "interrupted"
-	}
-	code := exitError
-	if _, ok := errors.AsType[usageError](err); ok {
+	text, code := err.Error(), exitError
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
+		text, code = "interrupted", exitInterrupted
+	} else if _, ok := errors.AsType[usageError](err); ok {
 		text += fmt.Sprintf(" (see `%s --help`)", cmd.CommandPath())
 		code = exitUsage
 	} else if errors.Is(err, nd.ErrConfig) {
