@@ -175,8 +175,8 @@ func TestChild(t *testing.T) {
 	if _, _, err := named(filepath.Join(*childDir, "named")); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = fmt.Println("named", f.temp != "")
-	_, _ = io.ReadAll(os.Stdin) // until killed
+	_, _ = fmt.Fprintln(os.Stdout, "named", f.temp != "") // where this fails the parent says so
+	_, _ = io.ReadAll(os.Stdin)                           // until killed
 }
 
 // A process that is killed leaves nothing, or on file systems without nameless

@@ -76,3 +76,15 @@ def test_the_command_is_installed() -> None:
         assert helped.returncode == 0 and "info" in helped.stdout
         wrong = subprocess.run([*start, "--no-such-flag"], capture_output=True, text=True, timeout=60)
         assert wrong.returncode == 2 and wrong.stderr.startswith("headrace: ")
+
+
+@installed
+def test_output_to_a_closed_stdout_is_an_error(tmp_path: Path) -> None:
+    write_array(tmp_path / "a", np.zeros((2, 2), np.uint8), (2, 2))
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "headrace"]
+    info = subprocess.run([*closed, "info", str(tmp_path / "a")], stderr=subprocess.PIPE, text=True, timeout=60)
+    assert info.returncode == 1 and info.stderr.startswith("headrace: ")
+    silent = subprocess.run([*closed, "read", str(tmp_path / "a"), "-o", str(tmp_path / "a.npy")], timeout=60)
+    assert silent.returncode == 0 and (tmp_path / "a.npy").exists()
+    unwanted = subprocess.run([sys.executable, "-m", "headrace", "info", str(tmp_path / "a")], stdout=subprocess.DEVNULL, timeout=60)
+    assert unwanted.returncode == 0
