@@ -86,5 +86,7 @@ def test_output_to_a_closed_stdout_is_an_error(tmp_path: Path) -> None:
     assert info.returncode == 1 and info.stderr.startswith("headrace: ")
     silent = subprocess.run([*closed, "read", str(tmp_path / "a"), "-o", str(tmp_path / "a.npy")], timeout=60)
     assert silent.returncode == 0 and (tmp_path / "a.npy").exists()
-    unwanted = subprocess.run([sys.executable, "-m", "headrace", "info", str(tmp_path / "a")], stdout=subprocess.DEVNULL, timeout=60)
+    unwanted = subprocess.run(
+        [sys.executable, "-m", "headrace", "info", str(tmp_path / "a")], stdout=subprocess.DEVNULL, timeout=60
+    )
     assert unwanted.returncode == 0
