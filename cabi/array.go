@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"math"
 	"slices"
 
 	"github.com/headrace/headrace/nd"
@@ -139,7 +141,22 @@ func (o *arrayObject) about() any {
 // readObject is the reading of one crop: a pipeline that makes one batch of it.
 type readObject struct {
 	holdings
-	p *pipeline.Pipeline
+	p   *pipeline.Pipeline
+	uri string
+}
+
+// readError is an error of a read in the reader's terms: there is one crop, which
+// needs no number, and the pipeline knows the array by its place in the store.
+func readError(err error, uri string) error {
+	if b, ok := errors.AsType[*pipeline.BatchError](err); ok {
+		err = b.Samples[0].Err
+	}
+	if e, ok := err.(*nd.Error); ok { //nolint:errorlint // only the outermost error's place is shown
+		c := *e
+		c.Array = uri
+		return &c
+	}
+	return nd.At(err, nd.Place{Array: uri})
 }
 
 func openRead(ctx context.Context, l *library, r *request) (*readObject, error) {
@@ -150,6 +167,10 @@ func openRead(ctx context.Context, l *library, r *request) (*readObject, error) 
 	box := r.Box.box()
 	shape := make([]int, len(box))
 	for i, s := range box {
+		if s.Len() >= math.MaxInt32 {
+			return nil, nd.Errorf(nd.ErrShape, "axis %d: the slice %d:%d has the extent %d, one read takes at most %d: read it in parts (array %s)",
+				i, s.Start, s.Stop, s.Len(), math.MaxInt32-1, a.uri)
+		}
 		shape[i] = int(s.Len())
 	}
 	p, err := pipeline.Open(ctx, pipeline.Config{
@@ -157,15 +178,18 @@ func openRead(ctx context.Context, l *library, r *request) (*readObject, error) 
 		BatchSize: 1, Slots: 1, Reuse: pipeline.ReuseNone,
 	})
 	if err != nil {
-		return nil, nd.At(err, nd.Place{Array: a.uri})
+		return nil, readError(err, a.uri)
 	}
-	return &readObject{p: p}, pushOne(ctx, p, box)
+	if err := pushOne(ctx, p, box); err != nil {
+		return nil, readError(err, a.uri)
+	}
+	return &readObject{p: p, uri: a.uri}, nil
 }
 
 func (o *readObject) nextBatch(ctx context.Context) (delivery, error) {
 	b, err := o.p.Next(ctx)
 	if err != nil {
-		return delivery{}, err
+		return delivery{}, readError(err, o.uri)
 	}
 	return deliver(b, 1)
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +93,9 @@ def test_missing_chunks_hold_the_fill_value(tmp_path: Path) -> None:
 
 def test_errors(tmp_path: Path, broken: str) -> None:
     with hr.open(broken) as a:
-        with pytest.raises(hr.Corrupt, match="0/0/0"):
+        with pytest.raises(hr.Corrupt, match="0/0/0") as caught:
             a[0]
+        assert broken in str(caught.value) and "sample" not in str(caught.value)
         assert a[6:].shape == (6, 10, 8)
     with pytest.raises(FileNotFoundError, match=r"zarr\.json"):
         hr.open(tmp_path)
@@ -114,6 +116,16 @@ def test_errors(tmp_path: Path, broken: str) -> None:
             hr.open(uri)
     with pytest.raises(ValueError, match="empty"):
         hr.open("")
+
+
+def test_a_slice_longer_than_one_read(tmp_path: Path) -> None:
+    path = write_array(tmp_path / "long.zarr", np.zeros(4, np.uint8), (4,))
+    document = path / "zarr.json"
+    meta = json.loads(document.read_text())
+    meta["shape"] = [2**40]
+    document.write_text(json.dumps(meta))
+    with hr.open(path) as a, pytest.raises(hr.Shape, match=r"slice 0:1099511627776 .*at most 2147483646.*long\.zarr"):
+        a[:]
 
 
 def test_use_after_close(volume: str) -> None:
