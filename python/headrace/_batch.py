@@ -82,6 +82,10 @@ class Tensor:
     def __repr__(self) -> str:
         return f"<headrace.Tensor {self.name!r} {self.dtype.short} {list(self.shape)}>"
 
+    # copy and deepcopy come here too.
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a tensor is memory of the engine and cannot be copied or pickled: copy .numpy()")
+
     @property
     def nbytes(self) -> int:
         """Bytes of the tensor."""
@@ -306,5 +310,6 @@ class Batch(Mapping[str, Tensor]):
     def __dlpack__(self, **options: Any) -> object:
         return self._only().__dlpack__(**options)
 
+    # copy and deepcopy come here too.
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a batch is memory of this process and cannot be pickled: copy what you need")
+        raise TypeError("a batch is memory of the engine and cannot be copied or pickled: copy .numpy()")

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 from ctypes import POINTER, byref, c_char_p, c_double, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ._errors import Bug, Forked, HeadraceError, error_of
 
@@ -250,8 +250,12 @@ class Hold:
         if self.slot is None:
             raise MemoryError("no memory for the slot of a batch")
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a batch is memory of the engine and cannot be copied or pickled: copy .numpy()")
+
     def __del__(self) -> None:
-        if self.slot is not None:
+        # One that no __init__ made has no slot.
+        if getattr(self, "slot", None) is not None:
             self._release(self.slot)
             self.slot = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import gc
 import pickle
@@ -288,9 +289,10 @@ def test_batches_are_told_apart_and_not_pickled(volume: str, boxes: Boxes) -> No
     with pipeline(volume, boxes) as p:
         a, b = p.pop(), p.pop()
         assert a == a and a != b and len({a, b}) == 2
-        for thing in (a, p):
-            with pytest.raises(TypeError, match="pickled"):
-                pickle.dumps(thing)
+        for thing in (a, a["data"], p):
+            for duplicate in (pickle.dumps, copy.copy, copy.deepcopy):
+                with pytest.raises(TypeError, match="pickled"):
+                    duplicate(thing)
 
 
 def test_an_empty_tensor(volume: str, broken: str, boxes: Boxes) -> None:
