@@ -25,6 +25,9 @@ DEFAULT_SLOTS = 3
 
 PADS = ("error", "fill", "edge", "reflect")
 POLICIES = ("raise", "skip", "fill")
+_LIMITS = {"batch_size": 2**31 - 1, "lookahead": 2**31 - 1, "slots": 1024, "readers": 1024, "workers": 1024}
+"""The engine's limits of counts."""
+
 REUSES = ("none", "batch", "window", "cache")
 
 
@@ -79,7 +82,7 @@ class Config:
     def __post_init__(self) -> None:
         put = _setter(self)
         put("shape", _per_field("shape", self.shape, _shape))
-        put("batch_size", count("batch_size", self.batch_size))
+        put("batch_size", count("batch_size", self.batch_size, _LIMITS["batch_size"]))
         put("dtype", _per_field("dtype", self.dtype, _dtype))
         put("axes", _per_field("axes", self.axes, _axes))
         put("pad", _per_field("pad", self.pad, _choice(PADS)))
@@ -90,7 +93,7 @@ class Config:
         put("reuse", _choice(REUSES)("reuse", self.reuse))
         for name in ("lookahead", "slots", "readers", "workers", "host_bytes", "decoded_bytes"):
             value = getattr(self, name)
-            put(name, None if value is None else count(name, value))
+            put(name, None if value is None else count(name, value, _LIMITS.get(name, 2**63 - 1)))
         if self.lookahead is not None and self.lookahead < self.batch_size:
             raise ConfigError(f"lookahead is {self.lookahead}, must be at least batch_size {self.batch_size}")
 
@@ -179,13 +182,13 @@ def _per_field(name: str, value: Any, check: Callable[[str, Any], Any]) -> Any:
     return {key: check(f"{name}[{key!r}]", v) for key, v in by_field.items()}
 
 
-def count(name: str, value: Any) -> int:
+def count(name: str, value: Any, most: int = 2**63 - 1) -> int:
     try:
         n = operator.index(value)
     except TypeError:
         raise ConfigError(f"{name} is {value!r}, must be an integer") from None
-    if n < 1 or n >= 2**63 or isinstance(value, bool):
-        raise ConfigError(f"{name} is {value!r}, must be at least 1")
+    if n < 1 or n > most or isinstance(value, bool):
+        raise ConfigError(f"{name} is {value!r}, must be in [1, {most}]")
     return n
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from ._errors import ConfigError
+
 Span: TypeAlias = "tuple[int, int] | slice"
 """One axis of a box: (start, stop) or slice(start, stop)."""
 
@@ -20,13 +22,21 @@ DEFAULT_FIELD = "data"
 """Name of the field of whatever was given without a name."""
 
 
+MAX_URI = 4096
+"""Bytes of a URI: Linux takes no longer path."""
+
+
 def uri_of(path: Path, name: str = "uri") -> str:
     """The text of a path or URI."""
     text = os.fspath(path)
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"{name} must be text, not {text!r}")
     if not text:
-        raise ValueError(f"{name} is empty")
+        raise ConfigError(f"{name} is empty")
+    if "\0" in text:
+        raise ConfigError(f"{name} {text!r} holds a NUL character, which no path can")
+    if (n := len(text.encode(errors="surrogatepass"))) > MAX_URI:
+        raise ConfigError(f"{name} has {n} bytes, at most {MAX_URI}: {text[:40]!r}...")
     return text
 
 

@@ -61,6 +61,11 @@ def test_config_is_a_frozen_keyword_only_value() -> None:
         ({"reuse": "twice"}, "reuse"),
         ({"lookahead": 1}, "lookahead"),
         ({"slots": 0}, "slots"),
+        ({"lookahead": 2**60}, r"lookahead.*\[1, 2147483647\]"),
+        ({"batch_size": 2**31}, "batch_size"),
+        ({"slots": 1025}, r"slots.*\[1, 1024\]"),
+        ({"readers": 1025}, "readers"),
+        ({"workers": 1025}, "workers"),
         ({"readers": -1}, "readers"),
         ({"workers": 0}, "workers"),
         ({"host_bytes": 0}, "host_bytes"),
@@ -105,6 +110,9 @@ def test_boxes_that_are_none(box: Any, error: type[Exception]) -> None:
 def test_samples_need_a_uri() -> None:
     with pytest.raises(ValueError, match="empty"):
         hr.Sample("", [(0, 1)])
+    for uri in ("a\0b", "a" * 5000):
+        with pytest.raises(hr.ConfigError, match=r"NUL|at most 4096"):
+            hr.Sample(uri, [(0, 1)])
     with pytest.raises(TypeError):
         hr.Sample(3, [(0, 1)])  # type: ignore[arg-type]
 
