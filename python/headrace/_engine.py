@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from types import TracebackType
 from typing import Any, NoReturn
 
-from ._errors import Closed, ConfigError
+from ._errors import Closed, ConfigError, PoolStarved
 from ._library import library
 
 
@@ -53,6 +54,46 @@ class Engine:
     def __reduce__(self) -> NoReturn:
         name = type(self).__name__
         raise TypeError(f"a {name} belongs to its process and cannot be pickled: open it where it is used")
+
+
+class Starvation:
+    """Tells a wait that only the caller can end: every slot is a batch that is held.
+
+    A wait for storage is none, however long it takes.
+    """
+
+    def __init__(self, slots: int, timeout: float | None) -> None:
+        self._slots = slots
+        self._timeout = timeout
+        self._since: float | None = None
+
+    def check(self, held: int) -> None:
+        """Raises PoolStarved once every slot has been held for the timeout."""
+        if held < self._slots:
+            self._since = None
+            return
+        now = time.monotonic()
+        if self._since is None:
+            self._since = now
+        if self._timeout is not None and now - self._since >= self._timeout:
+            raise PoolStarved(starved(held, self._slots))
+
+
+def starved(held: int, slots: int) -> str:
+    """What to do where every slot is held."""
+    return (
+        f"{held} batches are held and there are {slots} slots, so no batch can be made: drop batches "
+        "and what was made of them without a copy, copy what you keep, or raise slots="
+    )
+
+
+def patience(timeout: Any) -> float | None:
+    """A timeout in seconds, None for ever."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, (int, float)) and timeout >= 0:
+        return float(timeout)
+    raise ConfigError(f"timeout is {timeout!r}: seconds, or None to wait for ever")
 
 
 def device_name(device: str | int | None) -> str:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import time
+import json
+import operator
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ._batch import Batch
 from ._config import DEFAULT_SLOTS, Config, DtypeLike, Options, PerField, count, describe
-from ._engine import Engine, device_name, environment
-from ._errors import ConfigError, PoolStarved, Unsupported
+from ._engine import Engine, Starvation, device_name, environment, patience
+from ._errors import ConfigError, Unsupported
 from ._library import AGAIN, END, STEP_MS
 from ._source import Crops
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-STARVED_S = 30.0
 
 TAILS = ("short", "drop")
 
@@ -45,6 +44,9 @@ class Loader(Engine):
     coord, mode
         "auto" joins a coordinator if there is one. In this version there is none,
         and mode "lockstep" is the only one.
+    timeout
+        Seconds that `next` waits while every slot is a batch that is still held,
+        None for ever. Slow storage is waited for in any case.
     options
         axes, pad, scale, on_error, lookahead, slots, host_bytes and so on: see Config.
 
@@ -76,6 +78,7 @@ class Loader(Engine):
         tail: str = "short",
         coord: str = "auto",
         mode: str = "lockstep",
+        timeout: float | None = 30.0,
         **options: Unpack[Options],
     ) -> None:
         if not isinstance(crops, Crops):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -90,6 +93,11 @@ class Loader(Engine):
         # A rank's part of a global batch is known once the number of ranks is.
         own = 1 if batch_size is None else size
         config = Config(shape=crops.shape, batch_size=own, dtype=dtype, **options)
+        if config.slots == 1:
+            raise ConfigError(
+                "slots is 1, must be at least 2: a loop holds one batch while it asks for the next, which needs a slot too"
+            )
+        self._timeout = patience(timeout)
         what = describe(config, names) | {
             "open": "loader",
             "device": device_name(device),
@@ -119,25 +127,16 @@ class Loader(Engine):
     def __next__(self) -> Batch:
         """The next batch; StopIteration once at the end of each epoch.
 
-        Raises Closed if the loader is closed meanwhile, and PoolStarved if for 30 s
-        every slot has been taken by batches that are still held, or looked at.
+        Raises Closed if the loader is closed meanwhile, and PoolStarved if for
+        `timeout` seconds every slot has been a batch that is still held, or looked at.
         """
         room = self._library.room(len(self.fields), self.batch_size)
-        patience = time.monotonic() + STARVED_S
+        starvation = Starvation(self.config.slots or DEFAULT_SLOTS, self._timeout)
         while (status := self._library.next(self._open_handle(), room, STEP_MS)) == AGAIN:
-            if time.monotonic() >= patience:
-                self._check_held()
+            starvation.check(self.stats()["batches_held"])
         if status == END:
             raise StopIteration
         return Batch(self._library, room, self.fields)
-
-    def _check_held(self) -> None:
-        held, slots = self.stats()["batches_held"], self.config.slots or DEFAULT_SLOTS
-        if held >= slots:
-            raise PoolStarved(
-                f"all {slots} slots are held, so no batch can be made: drop or release batches and what was made of "
-                "them without a copy, or raise slots"
-            )
 
     def __len__(self) -> int:
         """Batches of an epoch, the same on every rank."""
@@ -176,9 +175,12 @@ class Loader(Engine):
     def set_epoch(self, epoch: int) -> None:
         """Makes an epoch the current one, from its first batch on; nothing changes if it is already.
 
-        Raises ConfigError for a negative epoch.
+        Raises ConfigError for an epoch outside [0, 2**63).
         """
-        self._ask("set_epoch", int(epoch))
+        n = operator.index(epoch)
+        if not 0 <= n < 2**63:
+            raise ConfigError(f"epoch is {n}, must be in [0, 2**63)")
+        self._ask("set_epoch", n)
 
     def state_dict(self) -> dict[str, Any]:
         """The place after the batches that were returned so far: the same on all ranks, valid for any number of them."""
@@ -187,13 +189,33 @@ class Loader(Engine):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes to the place of a state. Seed and global batch are then the state's.
 
-        Raises ConfigError for a state of another source, and nothing changes.
+        Raises ConfigError for what is no state, or one of another source, and nothing changes.
         """
-        self._about = self._ask("load_state", dict(state))
+        self._about = self._ask("load_state", _state(state))
 
     def stats(self) -> dict[str, Any]:
         """What the engine has done so far: counters, and `stages` in the order of the data."""
         return self._ask("stats")
+
+
+_STATE = {"format": int, "fingerprint": str, "seed": int, "epoch": int, "next_position": int, "global": int}
+
+
+def _state(state: Any) -> dict[str, Any]:
+    """A state in which every entry has its type; the engine checks what it says."""
+    if not isinstance(state, Mapping):
+        raise ConfigError(f"state is {state!r}: it must be a dict that state_dict() returned")
+    known = dict(cast("Mapping[str, Any]", state))
+    for name, kind in _STATE.items():
+        value = known.get(name, kind())
+        most = 2**64 if name == "seed" else 2**63
+        if not isinstance(value, kind) or isinstance(value, bool) or (isinstance(value, int) and not 0 <= value < most):
+            raise ConfigError(f"state[{name!r}] is {value!r}: it must be as state_dict() returned it")
+    try:
+        json.dumps(known, allow_nan=False)
+    except (TypeError, ValueError) as e:
+        raise ConfigError(f"state: {e}; it must be a dict that state_dict() returned") from None
+    return known
 
 
 def _check_mode(tail: str, coord: str, mode: str) -> None:

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from ._batch import Batch
 from ._config import DEFAULT_SLOTS, Config, describe
-from ._engine import Engine, device_name
+from ._engine import Engine, Starvation, device_name, patience, starved
 from ._errors import ConfigError, PoolStarved
 from ._feed import Arrays, Feed
-from ._library import END, OK, STEP_MS
+from ._library import AGAIN, END, OK, STEP_MS
 from ._sample import DEFAULT_FIELD, Path, Sample, uri_of
 
 
@@ -96,6 +96,9 @@ class Pipeline(Engine):
         Closed if the pipeline is closed meanwhile, EOFError at a `finish`, and the
         error of a bad sample in place of its batch; the pipeline goes on after that.
         """
+        return self._pop(timeout, None)
+
+    def _pop(self, timeout: float | None, starvation: Starvation | None) -> Batch:
         room = self._library.room(len(self.fields), self.config.batch_size)
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -108,25 +111,35 @@ class Pipeline(Engine):
             if status == END:
                 raise EOFError("everything that was pushed before finish() has been popped")
             if deadline is not None and time.monotonic() >= deadline:
+                held, slots = self.stats()["batches_held"], self.config.slots or DEFAULT_SLOTS
+                if held >= slots:
+                    raise PoolStarved(f"no batch within {timeout} s: {starved(held, slots)}")
                 raise PoolStarved(
                     f"no batch within {timeout} s: {self._feed.count} samples were pushed, "
-                    f"{self.stats()['batches_held']} batches of {self.config.slots or DEFAULT_SLOTS} slots are held"
+                    f"{held} batches of {slots} slots are held"
                 )
+            if starvation is not None and status == AGAIN:
+                starvation.check(self.stats()["batches_held"])
 
     def stats(self) -> dict[str, Any]:
         """What the engine has done so far: counters, and `stages` in the order of the data."""
         return self._ask("stats")
 
-    def batches(self, n: int | None = None) -> Iterator[Batch]:
-        """The next n batches; None: all of what was pushed, the last one short if need be."""
+    def batches(self, n: int | None = None, *, timeout: float | None = 30.0) -> Iterator[Batch]:
+        """The next n batches; None: all of what was pushed, the last one short if need be.
+
+        Raises PoolStarved if for `timeout` seconds (None is for ever) every slot has
+        been a batch that is still held. Slow storage and samples are waited for.
+        """
+        most, slots = patience(timeout), self.config.slots or DEFAULT_SLOTS
         if n is not None:
             for _ in range(n):
-                yield self.pop(None)
+                yield self._pop(None, Starvation(slots, most))
             return
         self.finish()
         while True:
             try:
-                batch = self.pop(None)
+                batch = self._pop(None, Starvation(slots, most))
             except EOFError:
                 return
             yield batch

@@ -13,6 +13,7 @@ import pytest
 
 import headrace as hr
 from conftest import Array, Python, eventually, waits_in_library
+from headrace._engine import Starvation
 from zarr_writer import write_array, write_group
 
 
@@ -251,6 +252,8 @@ def test_sources_that_do_not_fit_their_arrays(volume: str, tmp_path: Path) -> No
         ({"batch_size": 1, "mode": "fast"}, "mode"),
         ({"batch_size": 1, "dtype": {"image": "u8"}}, "'image'"),
         ({"batch_size": 1, "readers": 0}, "readers"),
+        ({"batch_size": 1, "slots": 1}, "slots is 1, must be at least 2"),
+        ({"batch_size": 1, "timeout": -1}, "timeout"),
         ({"batch_size": 4, "lookahead": 3}, "lookahead"),
         ({"batch_size": 1, "device": 0}, "device .*GPU"),
     ],
@@ -309,15 +312,37 @@ def test_two_loaders_at_once(grid: hr.Crops, volume: str) -> None:
     assert shapes == [((1, 4, 4, 4), (1, 2, 2, 2))] * 12
 
 
-def test_all_slots_held_is_told(grid: hr.Crops, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_slots_held_is_told(grid: hr.Crops) -> None:
     """list(loader) cannot work; it must not hang for ever either."""
-    monkeypatch.setattr("headrace._loader.STARVED_S", 0.05)
-    with hr.Loader(grid, batch_size=1) as loader:
+    with hr.Loader(grid, batch_size=1, timeout=0.05) as loader:
         held = [next(loader).numpy() for _ in range(3)]
-        with pytest.raises(hr.PoolStarved, match="all 3 slots"):
+        with pytest.raises(hr.PoolStarved, match=r"3 batches are held and there are 3 slots.*raise slots="):
             next(loader)
         held.clear()
         assert len(next(loader).ids) == 1
+
+
+def test_only_held_batches_starve() -> None:
+    """A wait in which a slot is free never ends in PoolStarved, and frees the clock."""
+    starvation = Starvation(slots=3, timeout=0)
+    starvation.check(held=2)
+    with pytest.raises(hr.PoolStarved):
+        starvation.check(held=3)
+    for_ever = Starvation(slots=3, timeout=None)
+    for _ in range(3):
+        for_ever.check(held=3)
+
+
+@pytest.mark.parametrize("state", [None, "x", 3, {"epoch": "1"}, {"epoch": 2**63}, {"format": 1, "more": object()}])
+def test_states_that_are_none(grid: hr.Crops, state: Any) -> None:
+    with hr.Loader(grid, batch_size=1) as loader, pytest.raises(hr.ConfigError, match=r"state.*state_dict\(\)"):
+        loader.load_state_dict(state)
+
+
+@pytest.mark.parametrize("epoch", [-1, 2**63])
+def test_epochs_that_are_none(grid: hr.Crops, epoch: int) -> None:
+    with hr.Loader(grid, batch_size=1) as loader, pytest.raises(hr.ConfigError, match=r"epoch.*\[0, 2\*\*63\)"):
+        loader.set_epoch(epoch)
 
 
 def test_sources_can_be_pickled(grid: hr.Crops) -> None:

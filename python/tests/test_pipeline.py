@@ -66,7 +66,7 @@ def test_arrays_that_come_later_keep_the_order(tmp_path: Path, values: Array, bo
     """Batches of arrays that nobody named at the start, in the order of their samples."""
     paths = [str(write_array(tmp_path / f"{k}.zarr", values + 1000 * k, (5, 4, 8))) for k in range(4)]
     order = [0, 0, 1, 0, 2, 2, 0, 1, 3, 3, 3, 0]
-    with hr.Pipeline(hr.Config(shape=(4, 4, 4), batch_size=2), arrays=paths[:1]) as p:
+    with hr.Pipeline(hr.Config(shape=(4, 4, 4), batch_size=2, slots=len(order)), arrays=paths[:1]) as p:
         p.push(hr.Sample(paths[k], boxes[i % 8]) for i, k in enumerate(order))
         got = list(p.batches())
     assert [b.ids for b in got] == [(i, i + 1) for i in range(0, 12, 2)]
@@ -99,6 +99,18 @@ def test_pool_starved_loses_nothing(volume: str, boxes: Boxes) -> None:
             p.pop(timeout=0.05)
         p.push(hr.Sample(volume, boxes[1]))
         assert p.pop().ids == (0, 1)
+
+
+def test_held_batches_starve_a_pop_and_batches(volume: str, boxes: Boxes) -> None:
+    """The message counts the batches that are held and says what helps; one that is dropped does."""
+    with pipeline(volume, boxes) as p:
+        held = [p.pop() for _ in range(3)]
+        with pytest.raises(hr.PoolStarved, match=r"3 batches are held and there are 3 slots.*raise slots="):
+            p.pop(timeout=0.05)
+        with pytest.raises(hr.PoolStarved, match="3 batches are held"):
+            next(p.batches(1, timeout=0.05))
+        held.clear()
+        assert p.pop().ids == (6, 7)
 
 
 def test_discard_drops_what_was_not_popped(volume: str, boxes: Boxes) -> None:
