@@ -25,7 +25,10 @@ DEFAULT_SLOTS = 3
 
 PADS = ("error", "fill", "edge", "reflect")
 POLICIES = ("raise", "skip", "fill")
-_LIMITS = {"batch_size": 2**31 - 1, "lookahead": 2**31 - 1, "slots": 1024, "readers": 1024, "workers": 1024}
+MOST = 2**63 - 1
+"""The largest count without a limit of its own."""
+
+_LIMITS: Mapping[str, int] = {"batch_size": 2**31 - 1, "lookahead": 2**31 - 1, "slots": 1024, "readers": 1024, "workers": 1024}
 """The engine's limits of counts."""
 
 REUSES = ("none", "batch", "window", "cache")
@@ -93,7 +96,7 @@ class Config:
         put("reuse", _choice(REUSES)("reuse", self.reuse))
         for name in ("lookahead", "slots", "readers", "workers", "host_bytes", "decoded_bytes"):
             value = getattr(self, name)
-            put(name, None if value is None else count(name, value, _LIMITS.get(name, 2**63 - 1)))
+            put(name, None if value is None else count(name, value, _LIMITS.get(name, MOST)))
         if self.lookahead is not None and self.lookahead < self.batch_size:
             raise ConfigError(f"lookahead is {self.lookahead}, must be at least batch_size {self.batch_size}")
 
@@ -182,7 +185,7 @@ def _per_field(name: str, value: Any, check: Callable[[str, Any], Any]) -> Any:
     return {key: check(f"{name}[{key!r}]", v) for key, v in by_field.items()}
 
 
-def count(name: str, value: Any, most: int = 2**63 - 1) -> int:
+def count(name: str, value: Any, most: int = MOST) -> int:
     try:
         n = operator.index(value)
     except TypeError:

@@ -254,9 +254,9 @@ class Hold:
         raise TypeError("a batch is memory of the engine and cannot be copied or pickled: copy .numpy()")
 
     def __del__(self) -> None:
-        # One that no __init__ made has no slot.
-        if getattr(self, "slot", None) is not None:
-            self._release(self.slot)
+        slot: int | None = getattr(self, "slot", None)  # one that no __init__ made has none
+        if slot is not None:
+            self._release(slot)
             self.slot = None
 
 
