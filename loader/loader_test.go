@@ -243,8 +243,11 @@ func blocked(t *testing.T) (l *loader.Loader, s sampler.Stream, gate chan struct
 	gate = make(chan struct{})
 	st := &storetest.Latency{
 		Store: store.NewMemory(objects(50)),
-		Delay: func(_ storetest.Op, key string, _ int64, _ int) time.Duration {
-			return time.Duration(strings.Count(key, "c/")) // of chunks, not of metadata
+		Delay: func(op storetest.Op, key string, _ int64, _ int) time.Duration {
+			if op != storetest.OpRead || !strings.HasPrefix(key, "c/") {
+				return 0 // New looks at metadata, and for the first chunk
+			}
+			return 1
 		},
 		Sleep: func(ctx context.Context, d time.Duration) error {
 			if d == 0 {
