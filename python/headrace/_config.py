@@ -8,6 +8,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, cast
 
+from ._check import choice, flag, integers, is_flag, shown, spelled_class, text
 from ._dtype import Dtype
 from ._errors import ConfigError
 
@@ -34,6 +35,7 @@ _LIMITS: Mapping[str, int] = {"batch_size": 2**31 - 1, "lookahead": 2**31 - 1, "
 REUSES = ("none", "batch", "window", "cache")
 
 
+@spelled_class
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
     """What the batches of a pipeline look like, and what making them may cost.
@@ -92,8 +94,10 @@ class Config:
         put("pad_value", _per_field("pad_value", self.pad_value, _number))
         put("scale", _per_field("scale", self.scale, _factors))
         put("offset", _per_field("offset", self.offset, _factors))
-        put("on_error", _choice(POLICIES)("on_error", self.on_error))
-        put("reuse", _choice(REUSES)("reuse", self.reuse))
+        put("on_error", choice("on_error", self.on_error, POLICIES))
+        put("reuse", choice("reuse", self.reuse, REUSES))
+        put("reader", text("reader", self.reader))
+        put("verify", flag("verify", self.verify))
         for name in ("lookahead", "slots", "readers", "workers", "host_bytes", "decoded_bytes"):
             value = getattr(self, name)
             put(name, None if value is None else count(name, value, _LIMITS.get(name, MOST)))
@@ -189,17 +193,16 @@ def count(name: str, value: Any, most: int = MOST) -> int:
     try:
         n = operator.index(value)
     except TypeError:
-        raise ConfigError(f"{name} is {value!r}, must be an integer") from None
-    if n < 1 or n > most or isinstance(value, bool):
+        raise ConfigError(f"{name} is {shown(value)}, must be an integer") from None
+    if is_flag(value):
+        raise ConfigError(f"{name} is {value!r}, must be an integer")
+    if n < 1 or n > most:
         raise ConfigError(f"{name} is {value!r}, must be in [1, {most}]")
     return n
 
 
 def _shape(name: str, value: Any) -> tuple[int, ...]:
-    try:
-        extents: list[Any] = list(value)
-    except TypeError:
-        raise ConfigError(f"{name} is {value!r}, must list the extents of a crop") from None
+    extents = integers(name, value, "(64, 128, 128)")
     if len(extents) > 32:
         raise ConfigError(f"{name} has {len(extents)} axes, at most 32")
     return tuple(count(f"{name}[{i}]", n) for i, n in enumerate(extents))
@@ -209,9 +212,9 @@ def _axes(name: str, value: Any) -> tuple[int, ...] | None:
     if value is None:
         return None
     try:
-        axes = tuple(operator.index(a) for a in value)
+        axes = tuple(operator.index(a) for a in integers(name, value, "(2, 0, 1)"))
     except TypeError:
-        raise ConfigError(f"{name} is {value!r}, must list axes") from None
+        raise ConfigError(f"{name} is {shown(value)}, must list axes such as (2, 0, 1)") from None
     if sorted(axes) != list(range(len(axes))):
         raise ConfigError(f"{name} {axes} is not a permutation of {len(axes)} axes")
     return axes
@@ -227,12 +230,12 @@ def _dtype(name: str, value: Any) -> Dtype | None:
 
 
 def _number(name: str, value: Any) -> float:
-    if isinstance(value, (str, bytes)):
-        raise ConfigError(f"{name} is {value!r}, must be a number")
     try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise ConfigError(f"{name} is {value!r}, must be a number") from None
+        if not isinstance(value, (str, bytes)):
+            return float(value)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ConfigError(f"{name} is {shown(value)}, must be a number")
 
 
 def _factors(name: str, value: Any) -> float | tuple[float, ...] | None:
@@ -251,13 +254,7 @@ def _finite(name: str, value: Any) -> float:
 
 
 def _choice(choices: Sequence[str]) -> Callable[[str, Any], str]:
-    def check(name: str, value: Any) -> str:
-        text = value.lower() if isinstance(value, str) else value
-        if text not in choices:
-            raise ConfigError(f"{name} is {value!r}: one of {', '.join(choices)}")
-        return text
-
-    return check
+    return lambda name, value: choice(name, value, choices)
 
 
 if TYPE_CHECKING:

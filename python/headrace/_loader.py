@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import operator
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from ._batch import Batch
+from ._check import choice, flag, integer, shown, spelled_with
 from ._config import DEFAULT_SLOTS, Config, DtypeLike, Options, PerField, count, describe
 from ._engine import Engine, Starvation, device_name, environment, patience
 from ._errors import ConfigError, Unsupported
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 TAILS = ("short", "drop")
 
 
+@spelled_with(Options.__annotations__)
 class Loader(Engine):
     """This rank's batches of a source, epoch after epoch; an iterator.
 
@@ -82,11 +84,11 @@ class Loader(Engine):
         **options: Unpack[Options],
     ) -> None:
         if not isinstance(crops, Crops):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"crops is {crops!r}: random_crops, grid_crops and crop_list make them")
+            raise TypeError(f"crops is {shown(crops)}: random_crops, grid_crops and crop_list make them")
         if (batch_size is None) == (global_batch_size is None):
             raise ConfigError("give one of batch_size and global_batch_size")
-        if not 0 <= seed < 2**64:
-            raise ConfigError(f"seed is {seed}, must be in [0, 2**64)")
+        seed = integer("seed", seed, 0, 2**64 - 1)
+        shuffle = flag("shuffle", shuffle)
         _check_mode(tail, coord, mode)
         names = crops.fields
         size = count("batch_size", batch_size) if batch_size is not None else count("global_batch_size", global_batch_size)
@@ -106,8 +108,8 @@ class Loader(Engine):
                 "batch_size": 0 if batch_size is None else size,
                 "global_batch_size": 0 if global_batch_size is None else size,
                 "seed": seed,
-                "shuffle": bool(shuffle),
-                "tail": tail,
+                "shuffle": shuffle,
+                "tail": tail.lower(),
             },
             "env": environment(),
         }
@@ -115,6 +117,12 @@ class Loader(Engine):
         self.crops = crops
         self.config = dataclasses.replace(config, batch_size=self.batch_size)
         self.fields = names
+        if len(self) == 0:
+            warnings.warn(
+                f"an epoch has no batch: the {len(crops)} crops are fewer than the {self.global_batch_size} of a batch "
+                'over all ranks, and tail is "drop"',
+                stacklevel=3,  # beyond the check of the keywords
+            )
 
     def __enter__(self) -> Loader:
         self._open_handle()
@@ -177,10 +185,7 @@ class Loader(Engine):
 
         Raises ConfigError for an epoch outside [0, 2**63).
         """
-        n = operator.index(epoch)
-        if not 0 <= n < 2**63:
-            raise ConfigError(f"epoch is {n}, must be in [0, 2**63)")
-        self._ask("set_epoch", n)
+        self._ask("set_epoch", integer("epoch", epoch, 0))
 
     def state_dict(self) -> dict[str, Any]:
         """The place after the batches that were returned so far: the same on all ranks, valid for any number of them."""
@@ -221,9 +226,6 @@ def _state(state: Any) -> dict[str, Any]:
 def _check_mode(tail: str, coord: str, mode: str) -> None:
     if tail == "mask" or mode == "async":
         raise Unsupported(f"{tail if tail == 'mask' else mode!r} comes with a later version")
-    if tail not in TAILS:
-        raise ConfigError(f"tail is {tail!r}: one of {', '.join(TAILS)}")
-    if coord not in ("auto", "off"):
-        raise ConfigError(f'coord is {coord!r}: "auto" or "off"')
-    if mode != "lockstep":
-        raise ConfigError(f'mode is {mode!r}: "lockstep"')
+    choice("tail", tail, TAILS)
+    choice("coord", coord, ("auto", "off"))
+    choice("mode", mode, ("lockstep",))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from ._batch import Batch
+from ._check import integer, shown, spelled_class
 from ._config import DEFAULT_SLOTS, Config, describe
 from ._engine import Engine, Starvation, device_name, patience, starved
 from ._errors import ConfigError, PoolStarved
@@ -16,6 +17,7 @@ from ._library import AGAIN, END, OK, STEP_MS
 from ._sample import DEFAULT_FIELD, Path, Sample, uri_of
 
 
+@spelled_class
 class Pipeline(Engine):
     """An engine that turns pushed samples into batches.
 
@@ -48,7 +50,9 @@ class Pipeline(Engine):
         fields: Iterable[str] | None = None,
         arrays: Iterable[Path] | Mapping[str, Iterable[Path]] = (),
     ) -> None:
-        names = tuple(fields) if fields is not None else config.field_names() or (DEFAULT_FIELD,)
+        if not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"config is {shown(config)}, must be a headrace.Config")
+        names = _names(fields) if fields is not None else config.field_names() or (DEFAULT_FIELD,)
         if not names:
             raise ConfigError("fields is empty")
         pairs = [(name, uri_of(a, "arrays")) for name, paths in _by_field(arrays, names) for a in paths]
@@ -74,6 +78,8 @@ class Pipeline(Engine):
         Several pushes follow one another.
         """
         handle = self._open_handle()
+        if isinstance(samples, str) or not isinstance(samples, (Sample, Iterable)):  # pyright: ignore
+            raise TypeError(f"samples is {shown(samples)}, must be a headrace.Sample or an iterable of them")
         self._feed.add(iter((samples,) if isinstance(samples, Sample) else samples))
         self._feed.run(handle, self._ask)
 
@@ -133,7 +139,7 @@ class Pipeline(Engine):
         """
         most, slots = patience(timeout), self.config.slots or DEFAULT_SLOTS
         if n is not None:
-            for _ in range(n):
+            for _ in range(integer("n", n, 0)):
                 yield self._pop(None, Starvation(slots, most))
             return
         self.finish()
@@ -145,10 +151,22 @@ class Pipeline(Engine):
             yield batch
 
 
+def _names(fields: Any) -> tuple[str, ...]:
+    if isinstance(fields, (str, bytes)) or not isinstance(fields, Iterable):
+        raise ConfigError(f"fields is {shown(fields)}, must be a list of names")
+    names = tuple(cast("Iterable[Any]", fields))
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"fields: {name!r} is no name of a field")
+    return names
+
+
 def _by_field(arrays: Iterable[Path] | Mapping[str, Iterable[Path]], names: tuple[str, ...]) -> list[tuple[str, list[Path]]]:
     if isinstance(arrays, (str, os.PathLike)):
         raise ConfigError(f"arrays is {arrays!r}, must be a list of arrays")
     if not isinstance(arrays, Mapping):
+        if not isinstance(arrays, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(f"arrays is {shown(arrays)}, must be a list of arrays")
         paths = list(arrays)
         return [(name, paths) for name in names]
     by_field = cast("Mapping[str, Iterable[Path]]", arrays)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
+from ._check import choice, integer, integers, shown, spelled
 from ._config import Extents, PerField
 from ._errors import ConfigError
 from ._library import library
@@ -67,6 +68,7 @@ class Crops:
         return self._about
 
 
+@spelled
 def random_crops(
     arrays: Arrays | Mapping[str, Arrays],
     shape: PerField[Sequence[int]],
@@ -93,22 +95,22 @@ def random_crops(
     >>> crops.fields, len(crops.arrays["image"])
     (('image', 'mask'), 1)
     """
-    if weights not in WEIGHTS:
-        raise ConfigError(f"weights is {weights!r}: one of {', '.join(WEIGHTS)}")
+    weights = choice("weights", weights, WEIGHTS)
     fields = _fields(arrays)
     return Crops(
         "random",
         fields,
         _shapes(shape, fields),
         {
-            "count": _integer("count", count, 0),
-            "seed": _integer("seed", seed, 0),
+            "count": integer("count", count, 1),
+            "seed": integer("seed", seed, 0),
             "weights": weights,
-            "flips": [_integer(f"flips[{i}]", a, -32) for i, a in enumerate(flips)],
+            "flips": [integer(f"flips[{i}]", a, -32, -1) for i, a in enumerate(integers("flips", flips, "(-1, -2)"))],
         },
     )
 
 
+@spelled
 def grid_crops(
     arrays: Arrays | Mapping[str, Arrays],
     shape: PerField[Sequence[int]],
@@ -123,10 +125,9 @@ def grid_crops(
     inside ("shift"), or lets it reach beyond the end ("pad": the loader's `pad` must
     then not be "error"). For `arrays` and `shape` see `random_crops`.
     """
-    if tail not in TAILS:
-        raise ConfigError(f"tail is {tail!r}: one of {', '.join(TAILS)}")
+    tail = choice("tail", tail, TAILS)
     fields = _fields(arrays)
-    steps = None if stride is None else [_integer(f"stride[{i}]", n, 1) for i, n in enumerate(stride)]
+    steps = None if stride is None else _extents("stride", stride)
     return Crops("grid", fields, _shapes(shape, fields), {"stride": steps, "tail": tail})
 
 
@@ -143,6 +144,8 @@ def crop_list(samples: Iterable[Sample]) -> Crops:
     numbers: dict[tuple[str, str], int] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     rows: list[dict[str, Any]] = []
+    if isinstance(samples, (Sample, str)) or not hasattr(samples, "__iter__"):
+        raise TypeError(f"samples is {shown(samples)}, must be a list of headrace.Sample")
     for i, sample in enumerate(samples):
         if not isinstance(sample, Sample):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"samples[{i}] is {sample!r}, not a headrace.Sample")
@@ -171,13 +174,22 @@ def _fields(arrays: Arrays | Mapping[str, Arrays]) -> dict[str, list[str]]:
         raise ConfigError("arrays is empty")
     fields: dict[str, list[str]] = {}
     for name, value in by_field.items():
-        if not name:
-            raise ConfigError("a field has an empty name")
-        paths = [value] if isinstance(value, (str, os.PathLike)) else list(value)
+        if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(f"arrays: {name!r} is no name of a field")
+        paths = _paths(f"arrays[{name!r}]", value)
         if not paths:
             raise ConfigError(f"arrays[{name!r}] is empty")
         fields[name] = [uri_of(p, f"arrays[{name!r}][{i}]") for i, p in enumerate(paths)]
     return fields
+
+
+def _paths(name: str, value: Any) -> list[Any]:
+    if isinstance(value, (str, os.PathLike)):
+        return [value]
+    try:
+        return list(value)
+    except TypeError:
+        raise TypeError(f"{name} is {shown(value)}, must be a path, a list of paths or a glob pattern") from None
 
 
 def _shapes(shape: PerField[Sequence[int]], fields: dict[str, list[str]]) -> PerField[Extents]:
@@ -188,15 +200,5 @@ def _shapes(shape: PerField[Sequence[int]], fields: dict[str, list[str]]) -> Per
     return {name: _extents(f"shape[{name!r}]", shape[name]) for name in fields}
 
 
-def _extents(name: str, shape: Sequence[int]) -> tuple[int, ...]:
-    return tuple(_integer(f"{name}[{i}]", n, 1) for i, n in enumerate(shape))
-
-
-def _integer(name: str, value: Any, least: int) -> int:
-    try:
-        n = value.__index__()
-    except AttributeError:
-        raise ConfigError(f"{name} is {value!r}, must be an integer") from None
-    if not least <= n < 2**63:
-        raise ConfigError(f"{name} is {n}, must be at least {least}")
-    return n
+def _extents(name: str, value: Any) -> tuple[int, ...]:
+    return tuple(integer(f"{name}[{i}]", n, 1) for i, n in enumerate(integers(name, value, "(64, 128, 128)")))

@@ -341,7 +341,7 @@ def test_states_that_are_none(grid: hr.Crops, state: Any) -> None:
 
 @pytest.mark.parametrize("epoch", [-1, 2**63])
 def test_epochs_that_are_none(grid: hr.Crops, epoch: int) -> None:
-    with hr.Loader(grid, batch_size=1) as loader, pytest.raises(hr.ConfigError, match=r"epoch.*\[0, 2\*\*63\)"):
+    with hr.Loader(grid, batch_size=1) as loader, pytest.raises(hr.ConfigError, match=r"epoch is .* must be at "):
         loader.set_epoch(epoch)
 
 
