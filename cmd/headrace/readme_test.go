@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,6 +47,7 @@ func TestReadme(t *testing.T) {
 	}
 	text, blocks := readme(t)
 	var marks []string
+	var lines string // that make a module of the user
 	for _, b := range blocks {
 		marks = append(marks, b.mark)
 		switch b.mark {
@@ -56,11 +56,11 @@ func TestReadme(t *testing.T) {
 		case "wheel":
 			wheel(t, b.text)
 		case "module":
-			module(t, b.text)
+			lines = b.text
 		case "shell":
 			shell(t, b.text)
 		case "go":
-			goProgram(t, b.text)
+			goProgram(t, lines, b.text)
 		case "python":
 		default:
 			t.Errorf("a block has no test (mark %q):\n%s", b.mark, b.text)
@@ -81,7 +81,7 @@ func TestReadme(t *testing.T) {
 
 func TestReadmeLinks(t *testing.T) {
 	text, _ := readme(t)
-	for _, m := range link.FindAllStringSubmatch(text, -1) {
+	for _, m := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
 		if strings.Contains(m[1], "://") {
 			continue
 		}
@@ -131,14 +131,6 @@ func wheel(t *testing.T, text string) {
 	}
 }
 
-func module(t *testing.T, text string) {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-m").Output()
-	if want := "go get " + strings.TrimSpace(string(out)) + "\n"; err != nil || text != want {
-		t.Errorf("%q, the module is %q (%v)", text, want, err)
-	}
-}
-
 // folder is a place that looks like the root of the repository to the examples;
 // data go to a temporary folder.
 func folder(t *testing.T) string {
@@ -173,51 +165,51 @@ func shell(t *testing.T, text string) {
 			t.Errorf("%s%v\n%s", line, err, out)
 		}
 	}
-	for _, made := range []string{"crop.npy", "padded.npy", "data/smoke/z000/scale0/image/zarr.json"} {
+	for _, made := range []string{"data/crop.npy", "data/padded.npy", "data/smoke/z000/scale0/image/zarr.json"} {
 		if _, err := os.Stat(filepath.Join(dir, made)); err != nil {
 			t.Errorf("the examples did not make %s", made)
 		}
 	}
 }
 
-// goProgram runs the lines as the body of a main. The file exists for the
-// compiler only, so that the repository stays clean.
-func goProgram(t *testing.T, text string) {
+// goProgram builds the program as it is printed, in a module made by the lines
+// for one, and runs it. A wrong path is a message, not a panic.
+func goProgram(t *testing.T, lines, text string) {
 	t.Helper()
 	dir := folder(t)
 	must(t, "demo", "--dir", filepath.Join(dir, "data/demo"), "--crops", "1")
-	source := filepath.Join(dir, "main.go")
-	module := "github.com/headrace/headrace/"
-	body := "package main\n\nimport (\n\t\"context\"\n\t\"fmt\"\n"
-	for _, name := range []string{"loader", "nd", "pipeline", "rank", "sampler"} {
-		body += "\t\"" + module + name + "\"\n"
-	}
-	body += ")\n\nfunc main() {\n\tctx := context.Background()\n" + text + "}\n"
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, "examples/readme/main.go"): source}})
-	if err != nil {
+	if err := os.Symlink(root, filepath.Join(dir, "headrace")); err != nil {
 		t.Fatal(err)
 	}
-	write := func(path, content string) {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	user := filepath.Join(dir, "user")
+	if err := os.Mkdir(user, 0o750); err != nil {
+		t.Fatal(err)
 	}
-	write(source, body)
-	write(filepath.Join(dir, "overlay.json"), string(overlay))
-	program := filepath.Join(dir, "example")
-	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, "./examples/readme")
-	build.Dir = root
+	if err := os.WriteFile(filepath.Join(user, "main.go"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "sh", "-ec", "go mod init example.org/user\n"+lines+"go vet .\ngo build -o ../example .")
+	build.Dir = user
+	// The sums are those that go.sum holds; the test asks no one for them.
+	build.Env = append(os.Environ(), "GOSUMDB=off", "GOFLAGS=-mod=mod", "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("the Go example does not build: %v\n%s", err, out)
 	}
-	cmd := exec.CommandContext(t.Context(), program)
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	if lines := strings.Count(string(out), "[8 32 64 64] 4194304\n"); err != nil || lines != 125 {
-		t.Errorf("the Go example gave %d batches of 8, want 125 (%v)\n%.2000s", lines, err, out)
+	run := func(in string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "example"))
+		cmd.Dir = in
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	out, err := run(dir)
+	if n := strings.Count(out, "[8 32 64 64] 4194304\n"); err != nil || n != 125 {
+		t.Errorf("the Go example gave %d batches of 8, want 125 (%v)\n%.2000s", n, err, out)
+	}
+	if out, err := run(user); err == nil || strings.Contains(out, "panic") || !strings.Contains(out, "not found") {
+		t.Errorf("without the data the Go example says %q (%v)", out, err)
 	}
 }
