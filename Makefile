@@ -18,7 +18,7 @@ TAG    ?= manylinux_2_34_x86_64
 GOFILES := $(shell find . -path './.*' -prune -o -path ./build -prune -o -path ./data -prune -o -name '*.go' ! -name '*_test.go' -print) go.mod go.sum
 PYFILES := $(shell find python -name '*.py' -o -name '*.pyi' -o -name 'py.typed' -o -name 'pyproject.toml' 2>/dev/null)
 
-.PHONY: help build lib wheel demo test test-go test-nocgo test-python test-torch test-oracle race fuzz-short lint vuln fmt brain brain-picture bench bench-compare soak clean
+.PHONY: help build lib wheel demo test check test-go test-nocgo test-python test-torch test-oracle race fuzz-short lint vuln fmt brain brain-picture bench bench-compare soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,7 +75,18 @@ $(LINTER): tools/go.mod tools/go.sum
 
 # --- tests
 
-test: test-go test-nocgo fuzz-short test-python test-oracle ## everything that CI runs, save lint
+PARTS := test-go test-nocgo fuzz-short test-python test-oracle
+
+test: ## everything that CI runs, save lint; says what each part took
+	@echo 'the first run compiles zstd (C) and fills the environments: a minute or two more'
+	@begin=$$(date +%s); for part in $(PARTS); do \
+		start=$$(date +%s); $(MAKE) --no-print-directory $$part || exit 1; \
+		echo "== $$part: $$(( $$(date +%s) - start )) s"; \
+	done; echo "== test: $$(( $$(date +%s) - begin )) s in all"
+
+check: ## vet and the quick tests, under a minute
+	$(GO) vet ./...
+	$(GO) test -short ./nd/... ./zarr/... ./codec/... ./store/... ./sampler/... ./rank/... ./loader/... ./cmd/...
 
 test-go: ## vet and test the Go packages
 	$(GO) vet ./...
@@ -83,7 +94,8 @@ test-go: ## vet and test the Go packages
 
 test-nocgo: ## without cgo, then without assembly too: the pure Go twins
 	CGO_ENABLED=0 $(GO) vet ./...
-	CGO_ENABLED=0 $(GO) test ./codec/... ./pipeline/...
+	CGO_ENABLED=0 $(GO) test ./codec/...
+	CGO_ENABLED=0 $(GO) test -short ./pipeline/...
 	$(GO) vet -tags purego ./...
 	$(GO) test -tags purego ./codec/...
 

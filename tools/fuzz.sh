@@ -1,15 +1,23 @@
 #!/bin/sh
 # Runs every Go fuzzer of the repository in turn: fuzz.sh TIME
-# Fuzzers are found by name, so that none is forgotten; go test -fuzz takes one at a time.
+# Fuzzers are found by name, so that none is forgotten. Each package is built once;
+# a test binary takes one fuzzer at a time, and runs in the folder of its package.
 set -eu
 time=$1
 count=0
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+work=$(mktemp -d)
+log=$work/log
+trap 'rm -rf "$work"' EXIT
+built=
 for file in $(grep -rl --include='*_test.go' '^func Fuzz' . | sort); do
 	folder=$(dirname "$file")
+	if [ "$folder" != "$built" ]; then
+		"${GO:-go}" test -c -fuzz . -o "$work/fuzz.test" "$folder"
+		built=$folder
+	fi
 	for name in $(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$file"); do
-		"${GO:-go}" test -run '^$' -fuzz "^$name\$" -fuzztime "$time" "$folder" >"$log" 2>&1 || {
+		(cd "$folder" && exec "$work/fuzz.test" -test.run '^$' -test.fuzz "^$name\$" -test.fuzztime "$time" \
+			-test.fuzzcachedir "$work/corpus/$folder") >"$log" 2>&1 || {
 			cat "$log"
 			exit 1
 		}
