@@ -7,6 +7,7 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ._batch import Batch
+from ._check import is_flag, shown
 from ._dtype import Dtype, numpy_dtype
 from ._engine import Engine
 from ._library import AGAIN, STEP_MS
@@ -89,7 +90,8 @@ class Array(Engine):
         return self.shape[0]
 
     def __repr__(self) -> str:
-        return f"<headrace.Array {self.uri!r} {self._about['dtype']} {list(self.shape)}>"
+        state = " closed" if self.closed else ""
+        return f"<headrace.Array {self.uri!r} {self._about['dtype']} {list(self.shape)}, chunks {list(self.chunks)}{state}>"
 
     def __getitem__(self, index: Index) -> Any:
         """The crop at an index, as a numpy array; a scalar if every axis has an integer.
@@ -168,10 +170,17 @@ def box_at(index: Index, shape: tuple[int, ...]) -> tuple[list[tuple[int, int]],
 
 
 def _integer(part: Any, axis: int) -> int:
+    if is_flag(part):  # numpy takes a bool as a mask of no axes, operator.index as 0 or 1
+        raise IndexError(f"axis {axis}: {part!r} is a mask, not an integer or a slice")
     try:
         return operator.index(part)
     except TypeError:
-        raise IndexError(f"axis {axis}: {part!r} is neither an integer nor a slice") from None
+        pass
+    if isinstance(part, list) or getattr(part, "shape", None):
+        raise IndexError(
+            f"axis {axis}: {shown(part)} is a mask or a list of places: read the box around them, and index the result"
+        )
+    raise IndexError(f"axis {axis}: {shown(part)} is neither an integer nor a slice")
 
 
 def open(uri: Path, *, level: str | int | None = None) -> Array:

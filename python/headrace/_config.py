@@ -12,9 +12,13 @@ from ._check import choice, flag, integers, is_flag, shown, spelled_class, text
 from ._dtype import Dtype
 from ._errors import ConfigError
 
+if TYPE_CHECKING:
+    import numpy as np
+
 T = TypeVar("T")
 
-DtypeLike: TypeAlias = "Dtype | str | int"
+DtypeLike: TypeAlias = "Dtype | str | int | type[Any] | np.dtype[Any]"
+"""A name, a Dtype, or a type of numpy; one of torch will do too. See Dtype."""
 PerField: TypeAlias = "T | Mapping[str, T]"
 """One value for every field, or one for each field by name."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -12,8 +13,22 @@ if TYPE_CHECKING:
 class Dtype(enum.IntEnum):
     """Element type of a tensor.
 
-    Wherever a dtype is asked for, its short and full names in any case will do:
-    "bf16", "BFLOAT16", `Dtype.BF16`.
+    The number in a name counts bits. Wherever a dtype is asked for, its short and
+    full names in any case will do, and what numpy and torch have for it: "bf16",
+    "BFLOAT16", `Dtype.BF16`, `np.dtype("uint16")`, `np.float32`, `torch.bfloat16`.
+    It prints as its short name, and is equal to the number of the type in the
+    engine.
+
+    How a value becomes one of another type:
+
+    - with `scale` or `offset` it first becomes `float64(v) * scale + offset`, where
+      product and sum are rounded one after the other;
+    - integer to integer: saturates, that is, takes the nearest value that the type has;
+    - float to integer: truncates towards zero, then saturates; NaN becomes 0;
+    - to f32, f64 and f16: is rounded once, half to even; beyond the range is infinity;
+    - to bf16: is rounded to f32 first, then to bf16, half to even both times;
+    - NaN stays NaN between float types;
+    - a bool becomes 0 or 1; nothing else becomes a bool, and a complex type only itself.
     """
 
     F32 = 0
@@ -34,10 +49,10 @@ class Dtype(enum.IntEnum):
 
     @classmethod
     def of(cls, value: object) -> Dtype:
-        """The type of a name, a number or a member.
+        """The type of a name, a number, a member, or a type of numpy or torch.
 
         >>> Dtype.of("Float32"), Dtype.of("bf16"), Dtype.of(1)
-        (<Dtype.F32: 0>, <Dtype.BF16: 1>, <Dtype.BF16: 1>)
+        (Dtype('f32'), Dtype('bf16'), Dtype('bf16'))
 
         Raises ValueError for a name or number that is none, TypeError for anything else.
         """
@@ -45,14 +60,28 @@ class Dtype(enum.IntEnum):
             try:
                 return _BY_NAME[value.lower()]
             except KeyError:
-                short = ", ".join(d.short for d in cls)
-                raise ValueError(f"unknown dtype {value!r}: one of {short}") from None
+                raise ValueError(_unknown(value)) from None
         if isinstance(value, int) and not isinstance(value, bool):
             return cls(value)
-        name = getattr(value, "name", None)  # a numpy dtype
-        if isinstance(name, str):
+        if value is float or value is int or value is complex:
+            raise TypeError(f"Python's {value.__name__} does not tell how many bits: {_SIZES[value.__name__]}")
+        name = _foreign_name(value)
+        if name is not None:
             return cls.of(name)
-        raise TypeError(f"a dtype is a name, a number or a Dtype, not {value!r}")
+        raise TypeError(f'a dtype is a name such as "f32", a type of numpy or torch, or a Dtype, not {value!r}')
+
+    @classmethod
+    def _missing_(cls, value: object) -> Dtype | None:
+        return cls.of(value) if isinstance(value, str) else None
+
+    def __str__(self) -> str:
+        return self.short
+
+    def __repr__(self) -> str:
+        return f"Dtype({self.short!r})"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.short, spec)
 
     @property
     def short(self) -> str:
@@ -96,6 +125,33 @@ _FACTS: dict[Dtype, _Facts] = {
 }
 
 _BY_NAME: dict[str, Dtype] = {d.short: d for d in Dtype} | {d.full: d for d in Dtype}
+
+
+_SIZES = {"float": '"f32" or "f64"', "int": '"i32", "i64" or another', "complex": '"c64" or "c128"'}
+
+_NUMPY_CODE = re.compile(r"[<>=|]?([fiucb])(\d+)")
+
+
+def _unknown(name: str) -> str:
+    """What to write in place of a name that is none: numpy's codes count bytes, ours bits."""
+    code = _NUMPY_CODE.fullmatch(name.lower())
+    if code:
+        short = "bool" if code[1] == "b" else f"{code[1]}{8 * int(code[2])}"
+        if short in _BY_NAME:
+            return f"unknown dtype {name!r}: numpy's code counts bytes, here the number counts bits: {short!r}"
+    short = ", ".join(d.short for d in Dtype)
+    return f"unknown dtype {name!r}: one of {short}"
+
+
+def _foreign_name(value: object) -> str | None:
+    """The name of a type of numpy or torch: np.dtype("uint16"), np.float32, torch.bfloat16."""
+    if isinstance(value, type):
+        return "bool" if value.__name__ == "bool_" else value.__name__
+    text = str(value) if type(value).__module__ == "torch" else ""
+    if text.startswith("torch."):
+        return text.removeprefix("torch.")
+    name = getattr(value, "name", None)
+    return name if isinstance(name, str) else None
 
 
 def dlpack_code(dtype: Dtype) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 
 class HeadraceError(Exception):
@@ -117,24 +118,46 @@ _BY_KIND: dict[str, type[HeadraceError]] = {
 
 
 # The engine speaks of its own fields; these are their names in Python.
-_FIELDS = {
+_COMPOUND = {
     "BatchSize": "batch_size",
+    "DType": "dtype",
     "DecodedBytes": "decoded_bytes",
+    "HostBytes": "host_bytes",
+    "OnError": "on_error",
+    "PadValue": "pad_value",
+}
+_FIELDS = _COMPOUND | {
+    "Arrays": "arrays",
+    "Axes": "axes",
+    "Count": "count",
     "Device": "device",
     "Global": "global_batch_size",
-    "HostBytes": "host_bytes",
     "Lookahead": "lookahead",
-    "OnError": "on_error",
+    "Offset": "offset",
+    "Pad": "pad",
     "Reader": "reader",
     "Readers": "readers",
+    "Reuse": "reuse",
+    "Scale": "scale",
+    "Shape": "shape",
     "Slots": "slots",
+    "Stride": "stride",
+    "Tail": "tail",
     "Workers": "workers",
 }
-_FIELD = re.compile(rf"\b({'|'.join(_FIELDS)})\b")
+
+
+def _names(fields: Iterable[str]) -> re.Pattern[str]:
+    """Matches the names as words, but not within a path, a file's name or quotes."""
+    return re.compile(rf"""(?<![\w/\\"'.-])(?:(?:Fields\[\d+\]|Pipeline)\.)?({"|".join(fields)})(?![\w/\\"'-]|\.\w)""")
+
+
+_FIELD, _COMPOUND_FIELD = _names(_FIELDS), _names(_COMPOUND)
 
 
 def error_of(kind: str, message: str) -> HeadraceError:
     """The exception for a kind as the engine names it."""
-    if kind in ("config", "budget"):
-        message = _FIELD.sub(lambda m: _FIELDS[m[1]], message)
+    # Elsewhere a single word may be part of the data's own story.
+    pattern = _FIELD if kind in ("config", "budget") else _COMPOUND_FIELD
+    message = pattern.sub(lambda m: _FIELDS[m[1]], message)
     return _BY_KIND.get(kind, Bug)(message)
