@@ -109,7 +109,8 @@ type Field struct {
 	// the array. nil keeps the order.
 	Axes []int
 	// DType of the tensor; nd.Invalid keeps the arrays' own type, on which all
-	// arrays of the field must then agree.
+	// arrays of the field must then agree. With Scale or Offset it must be given
+	// where the arrays hold integers.
 	DType nd.DType
 	// Arrays lists the arrays that may feed this field, by index; nil means all.
 	Arrays   []int

@@ -160,7 +160,8 @@ func padElem(elem []byte, to nd.DType, value float64) error {
 	return nil
 }
 
-// commonType is the type that all arrays of a field have.
+// commonType is the type that all arrays of a field have. A scale makes fractions,
+// which an integer type would cut off: that must be asked for by name.
 func (p *Pipeline) commonType(c *Field) (nd.DType, error) {
 	found := nd.Invalid
 	for _, a := range p.arraysOf(c) {
@@ -169,6 +170,9 @@ func (p *Pipeline) commonType(c *Field) (nd.DType, error) {
 			return 0, nd.Errorf(nd.ErrShape, "arrays of types %s and %s feed it: give it a DType", found, d)
 		}
 		found = d
+	}
+	if (found.Signed() || found.Unsigned()) && len(c.Scale)+len(c.Offset) > 0 {
+		return 0, nd.Errorf(nd.ErrConfig, "scale/offset would be cut to %s: give DType=\"f32\", or DType=\"%s\" if that is meant", found.Name(), found)
 	}
 	return found, nil
 }

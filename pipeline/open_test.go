@@ -1,8 +1,10 @@
 package pipeline
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -241,5 +243,28 @@ func TestInspectIsBounded(t *testing.T) {
 	n, err := InspectStore(t.Context(), store.NewMemory(objects), "")
 	if err != nil || len(n.Children) != maxChildren || n.Notes == nil {
 		t.Errorf("%d children, notes %q, error %v", len(n.Children), n.Notes, err)
+	}
+}
+
+// A scale makes fractions: a field that keeps an integer type would cut them off,
+// so the type must be given. One that is given, or a float, is what was asked for.
+func TestScaleOfIntegersNeedsType(t *testing.T) {
+	for _, c := range []struct {
+		stored, given nd.DType
+		refused       bool
+	}{{nd.U16, nd.Invalid, true}, {nd.I8, nd.Invalid, true}, {nd.U16, nd.U16, false}, {nd.U16, nd.F32, false}, {nd.F32, nd.Invalid, false}} {
+		l := layout{shape: []int64{4, 4}, chunk: []int64{4, 4}, dtype: c.stored, codec: "zstd"}
+		a := makeArray(t, rand.New(rand.NewPCG(1, 1)), l)
+		p, err := Open(context.Background(), Config{
+			Arrays:    []ArrayRef{{URI: "cube", Store: a.stored("cube")}},
+			Fields:    []Field{{Name: "x", Shape: []int{4, 4}, DType: c.given, Scale: []float64{0.5}}},
+			BatchSize: 1,
+		})
+		if c.refused != errors.Is(err, nd.ErrConfig) || !c.refused && err != nil {
+			t.Errorf("%s as %s: %v", c.stored, c.given, err)
+		}
+		if err == nil {
+			p.Close()
+		}
 	}
 }

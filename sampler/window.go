@@ -148,7 +148,7 @@ func (w *windows) owner(group, axis int) *Array {
 // tooSmall is the error for a group in which the window does not fit.
 func (w *windows) tooSmall(group, axis int) error {
 	a := w.owner(group, axis)
-	return nd.Errorf(nd.ErrShape, "array %s %v is smaller than the crop %v: extent %d, wanted at least %d", a.Name, a.Shape, w.shape, w.groups[group][axis], w.shape[axis])
+	return nd.Errorf(nd.ErrShape, "array %s %v is smaller than the crop %v: extent %d, wanted at least %d; grid crops with tail \"pad\" and listed crops may reach beyond an array, where a padding is set", a.Name, a.Shape, w.shape, w.groups[group][axis], w.shape[axis])
 }
 
 // crops places the window at start within a group, one crop per field. flip has
