@@ -11,6 +11,10 @@ A loader for training:
 
 `Pipeline` is the low-level form, `open` reads single crops as numpy does.
 
+`Config` describes every setting, with its unit and default, and `Dtype` how values
+are converted: integers saturate, floats are truncated to integers and NaN becomes 0,
+floats round half to even, and bf16 goes through f32.
+
 Importing headrace loads no shared library: that happens on first use. From then
 on the engine belongs to the process; a child that is forked later gets a `Forked`
 error from every call.

@@ -7,6 +7,7 @@ from ctypes import c_int64
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ._check import needed
 from ._dtype import Dtype, dlpack_code, numpy_dtype, typestr
 from ._errors import Closed, HeadraceError, error_of
 from ._library import Hold, Library, Room, TensorOut, View
@@ -101,10 +102,9 @@ class Tensor:
         uint16 that holds the bits; `tensor.dtype` tells the two apart.
         Raises TypeError for a tensor on a GPU.
         """
-        import numpy as np
-
         if self.device[0] != CPU:
             raise TypeError(f"{self!r} lies on a GPU: use torch(), cupy() or jax()")
+        np = needed("numpy", ".numpy()")
         dtype = numpy_dtype(self.dtype)
         if self._data == 0:
             return np.empty(self.shape, dtype)
@@ -123,21 +123,15 @@ class Tensor:
 
     def torch(self) -> Any:
         """The tensor as a torch.Tensor, without a copy."""
-        import torch  # pyright: ignore
-
-        return torch.from_dlpack(self)  # pyright: ignore
+        return needed("torch", ".torch()").from_dlpack(self)
 
     def cupy(self) -> Any:
         """The tensor as a cupy.ndarray, without a copy."""
-        import cupy  # pyright: ignore
-
-        return cupy.from_dlpack(self)  # pyright: ignore
+        return needed("cupy", ".cupy()").from_dlpack(self)
 
     def jax(self) -> Any:
         """The tensor as a jax.Array, without a copy where jax allows it."""
-        import jax.dlpack  # pyright: ignore
-
-        return jax.dlpack.from_dlpack(self)  # pyright: ignore
+        return needed("jax.dlpack", ".jax()").from_dlpack(self)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.device
@@ -194,15 +188,30 @@ class Batch(Mapping[str, Tensor]):
     `shape`, `dtype` and `__dlpack__`. The memory goes back to the engine when the
     batch and all tensors are gone; `release`, or leaving a `with` block, drops the
     batch's own part of it early.
+
+    ids
+        The samples in the batch, in order: places in the source for a loader,
+        `Sample.id` for a pipeline.
+    epoch, step
+        The epoch (0 for a pipeline), and the number of the batch: within the epoch
+        for a loader, since the start for a pipeline. Both count from 0.
+    weight
+        Share of a full batch: 1.0, less for the last of an epoch or where samples
+        were skipped, 0.0 for a batch of no samples. Weigh the loss of a short batch
+        with it.
+    errors
+        A SampleError, with `id` and `error`, for each sample that was skipped or
+        filled; empty with on_error="raise".
     """
 
     __slots__ = ("__weakref__", "_hold", "_library", "_names", "_tensors", "epoch", "errors", "ids", "step", "weight")
 
     ids: tuple[int, ...]
-    """The samples in the batch, in order."""
+    """The samples in the batch, in order: see the class."""
     epoch: int
+    """The epoch of the batch, from 0; 0 for a pipeline."""
     step: int
-    """Number of the batch: within the epoch for a loader, since the start for a pipeline."""
+    """Number of the batch, from 0: within the epoch for a loader, since the start for a pipeline."""
     weight: float
     """Share of a full batch: 1.0, less for the last of an epoch, 0.0 for a batch of no samples."""
     errors: tuple[SampleError, ...]

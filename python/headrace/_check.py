@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import importlib
 import inspect
 import operator
 from collections.abc import Callable, Iterable
@@ -79,6 +80,17 @@ def shown(value: Any) -> str:
         return f"a {type(value).__name__} of shape {shape}" if shape else f"{value!r}"
     full = repr(value)
     return full if len(full) <= 100 else f"{full[:97]}..."
+
+
+def needed(module: str, user: str) -> Any:
+    """A module that headrace does without; the error tells what asks for it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as e:
+        package = module.partition(".")[0]
+        if e.name != package:
+            raise
+        raise ModuleNotFoundError(f"{package} is needed for {user}: pip install {package}", name=package) from None
 
 
 def spelled(function: Callable[P, R], *, name: str = "", more: Iterable[str] = ()) -> Callable[P, R]:

@@ -47,6 +47,64 @@ class Config:
     `Config(shape=(128, 128, 128), batch_size=16, dtype="bf16")` is enough. Variants
     come from `dataclasses.replace`. An impossible value raises ConfigError, which
     is a ValueError, at once and names the field.
+
+    The first seven may be mappings, with a value for each field by name:
+
+    shape
+        Extents of a crop in elements, along the axes of its array. Needed.
+    dtype
+        Element type of the tensors, see Dtype; also for how values are converted.
+        None, the default, keeps the type of the arrays: no conversion unasked.
+    axes
+        Order of the axes in the tensor: axis i, after the batch axis, is axis
+        axes[i] of the array. None keeps the order.
+    pad
+        For the part of a box outside its array: "error" (default: a box that
+        leaves its array is mostly a mistake), "fill" with pad_value, "edge"
+        repeats the last element, "reflect" mirrors without repeating it.
+    pad_value
+        What "fill" writes, in output units: it is not scaled. Default 0.
+    scale, offset
+        Every value v becomes v * scale + offset, before the conversion to dtype. A
+        list has one entry for each array of the field. None means as stored. With
+        arrays of integers they need a dtype, which could not hold fractions.
+
+    These hold for all fields:
+
+    batch_size
+        Samples in a batch. Needed.
+    on_error
+        For a sample that cannot be read: "raise" (default: bad data should be seen)
+        raises in place of its batch, and the next batch comes as if nothing was;
+        "skip" leaves the sample out, so that the batch is shorter, or empty with
+        weight 0; "fill" gives it the arrays' fill value, scaled like data. What was
+        skipped or filled is in `Batch.errors`.
+    lookahead
+        Samples planned ahead, at least batch_size. Within them a chunk is decoded
+        once for all its uses. Default 4 * batch_size: reads overlap decoding.
+    slots
+        Batches that can exist at once: in the making, ready, or held by you.
+        Default 3, one for each of these.
+    readers
+        Goroutines that read. Default 4, which keeps a local disk busy; more for
+        storage with a high latency.
+    workers
+        Goroutines that decode and assemble. Default: the cores of this rank.
+    host_bytes
+        Cap on host memory in bytes. Default: what the other settings need. One that
+        is too little raises Budget with the numbers.
+    decoded_bytes
+        Cap in bytes on decoded chunks that are kept for later uses. Default: what
+        host_bytes leaves, or 256 MiB, room for the chunks that neighbours share.
+    reuse
+        How long a decoded chunk is kept: "none" decodes for every use, "batch" once
+        a batch, "window" (default: costs no decode twice that can be foreseen) for
+        its uses within lookahead, "cache" also longer, while there is room.
+    reader
+        How files are read: "ring", or "" (default) for the best way there is.
+    verify
+        Whether checksums that the formats carry are checked. Default True: what is
+        damaged must not be trained on.
     """
 
     shape: PerField[Extents]

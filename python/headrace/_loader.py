@@ -146,6 +146,13 @@ class Loader(Engine):
             raise StopIteration
         return Batch(self._library, room, self.fields)
 
+    def __repr__(self) -> str:
+        state = ", closed" if self.closed else ""
+        return (
+            f"<headrace.Loader of {self.crops!r}: {len(self)} batches of {self.batch_size}, "
+            f"rank {self.rank} of {self.world_size}{state}>"
+        )
+
     def __len__(self) -> int:
         """Batches of an epoch, the same on every rank."""
         return int(self._about["len"])

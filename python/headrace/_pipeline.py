@@ -38,6 +38,8 @@ class Pipeline(Engine):
     others, which are opened when they come. One with much larger chunks makes the
     engine start anew with cold caches: name here what you know.
 
+    What batches look like is in `config`: help(headrace.Config) has every setting.
+
     Raises ConfigError for settings that cannot work, before any I/O. What is wrong
     with a sample or its data comes out of `pop`.
     """
@@ -66,6 +68,10 @@ class Pipeline(Engine):
     def __enter__(self) -> Pipeline:
         self._open_handle()
         return self
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"{self._feed.count} samples pushed"
+        return f"<headrace.Pipeline {', '.join(self.fields)} batch_size {self.config.batch_size}: {state}>"
 
     @property
     def pending(self) -> bool:

@@ -56,7 +56,13 @@ class Crops:
         return str(self._opened()["fingerprint"])
 
     def __repr__(self) -> str:
-        return f"<headrace.{self.kind}_crops of {', '.join(self.arrays)}>"
+        shape = dict(self.shape) if isinstance(self.shape, Mapping) else tuple(self.shape)
+        arrays = ", ".join(
+            f"{name}={uris[0]!r}" + (f" and {len(uris) - 1} more" if uris[1:] else "") for name, uris in self.arrays.items()
+        )
+        name = "crop_list" if self.kind == "list" else f"{self.kind}_crops"
+        count = f" count {self._more['count']}" if "count" in self._more else ""
+        return f"<headrace.{name} {arrays} shape {shape}{count}>"
 
     def _opened(self) -> dict[str, Any]:
         if self._about is None:
