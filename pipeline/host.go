@@ -207,27 +207,32 @@ func (k *worker) decodeChunk(c *waveChunk) ([]byte, error) {
 	if c.size != c.recipe.size { // a part of a raw chunk, read as it lies
 		return packed, nil
 	}
-	dst := k.chunk
-	switch {
-	case c.keep:
-		dst = k.h.p.decoded[c.blockOff : c.blockOff+c.size : c.blockOff+c.size]
-	case c.recipe.raw:
-		dst = nil
-	case int64(cap(dst)) < c.size:
-		k.chunk = make([]byte, k.h.p.limits.chunk)
-		dst = k.chunk
+	var kept []byte
+	if c.keep {
+		kept = k.h.p.decoded[c.blockOff : c.blockOff+c.size : c.blockOff+c.size]
 	}
-	if !c.recipe.raw {
-		dst = dst[:c.size]
+	dst := kept
+	if !c.recipe.raw && (!c.keep || c.size <= nearBytes) {
+		dst = k.room(c.size)
 	}
 	src, err := c.recipe.chain.Decode(dst, packed, k.scratch)
-	if err != nil || !c.keep {
-		return src, err
+	if err == nil && c.keep && len(src) > 0 && &src[0] != &kept[0] {
+		copy(kept, src)
 	}
-	if len(src) > 0 && &src[0] != &dst[0] {
-		copy(dst, src)
+	return src, err
+}
+
+// nearBytes is the largest chunk that is decoded into the worker's own memory and
+// copied from there to where it is kept: decoders look back at what they wrote,
+// and that memory is in the core's cache where the arena is not.
+const nearBytes = 1 * mib
+
+// room is the worker's memory for a chunk of n bytes.
+func (k *worker) room(n int64) []byte {
+	if int64(len(k.chunk)) < n {
+		k.chunk = make([]byte, k.h.p.limits.chunk)
 	}
-	return dst, nil
+	return k.chunk[:n]
 }
 
 // settle tells the jobs of later waves that a kept chunk is there, or why not.
