@@ -264,7 +264,9 @@ func TestScaleOfIntegersNeedsType(t *testing.T) {
 			t.Errorf("%s as %s: %v", c.stored, c.given, err)
 		}
 		if err == nil {
-			p.Close()
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }

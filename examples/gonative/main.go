@@ -39,7 +39,7 @@ mean of each batch.
 `
 
 func main() {
-	flag.Usage = func() { fmt.Fprint(flag.CommandLine.Output(), usage) }
+	flag.Usage = func() { _, _ = io.WriteString(flag.CommandLine.Output(), usage) }
 	flag.Parse() // no flags of its own, so that what looks like one is no URI
 	if err := train(context.Background(), flag.Args(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "gonative:", err)

@@ -37,7 +37,7 @@ func TestForeignNodes(t *testing.T) {
 	for _, name := range []string{"zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"} {
 		f("", name)
 		f("deep/er", name)
-		f("", "a/"+name)       // a group on the way to a/image
+		f("", "a/"+name)         // a group on the way to a/image
 		if name != "zarr.json" { // that one is compared with the array to write
 			f("", "a/image/"+name)
 		}
