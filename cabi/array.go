@@ -45,7 +45,7 @@ func arrayOf(ctx context.Context, n *pipeline.Node, level string) (*pipeline.Nod
 	case len(n.Multiscales) == 0:
 		return n, nd.Errorf(nd.ErrNotFound, "this is a group without multiscales: name an array in it%s", children(n))
 	}
-	l, err := levelOf(n.Multiscales, level)
+	l, err := zarr.PickLevel(n.Multiscales, level)
 	if err != nil {
 		return n, err
 	}
@@ -64,22 +64,6 @@ func arrayOf(ctx context.Context, n *pipeline.Node, level string) (*pipeline.Nod
 		return n, nd.Errorf(nd.ErrNotFound, "level %q is a group, not an array", l.Path)
 	}
 	return below, nil
-}
-
-// levelOf finds a level as pipeline.ArrayRef.Level does: by path in any of the
-// multiscales, else by index in the first.
-func levelOf(all []zarr.Multiscale, name string) (zarr.MultiscaleLevel, error) {
-	if name == "" {
-		return all[0].Levels[0], nil
-	}
-	for _, m := range all {
-		for _, l := range m.Levels {
-			if l.Path == name {
-				return l, nil
-			}
-		}
-	}
-	return all[0].Level(name)
 }
 
 // children lists some of what lies in a group, for messages.

@@ -243,7 +243,7 @@ func (n *node) level(ctx context.Context, name string) (*node, error) {
 	if len(all) == 0 {
 		return nil, nd.Errorf(nd.ErrNotFound, "%s is a group without multiscales: name an array in it", n.place(""))
 	}
-	level, err := pickLevel(all, name)
+	level, err := zarr.PickLevel(all, name)
 	if err != nil {
 		return nil, n.at(err)
 	}
@@ -256,20 +256,6 @@ func (n *node) level(ctx context.Context, name string) (*node, error) {
 		err = nd.Errorf(nd.ErrNotFound, "level %q is a group, not an array", level.Path)
 	}
 	return found, found.at(err)
-}
-
-func pickLevel(all []zarr.Multiscale, name string) (zarr.MultiscaleLevel, error) {
-	if name == "" {
-		return all[0].Levels[0], nil
-	}
-	for _, m := range all {
-		for _, l := range m.Levels {
-			if l.Path == name {
-				return l, nil
-			}
-		}
-	}
-	return all[0].Level(name)
 }
 
 // consolidated is the map from relative paths to documents that a group may

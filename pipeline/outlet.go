@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"io"
 	"sync"
 	"time"
 )
@@ -89,5 +88,3 @@ func (o *outlet) take(ctx context.Context, wait *stageCounter) (published, error
 		}
 	}
 }
-
-var endOfStream = published{err: io.EOF}

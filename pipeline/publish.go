@@ -1,6 +1,10 @@
 package pipeline
 
-import "github.com/headrace/headrace/sampler"
+import (
+	"io"
+
+	"github.com/headrace/headrace/sampler"
+)
 
 // complete reports whether nothing more will be written into the batch.
 func (b *batchState) complete() bool {
@@ -13,7 +17,7 @@ func (s *scheduler) publish() {
 	for ; n < len(s.order); n++ {
 		b := s.order[n]
 		if b.eof {
-			s.p.out.put(published{err: endOfStream.err, room: b.room})
+			s.p.out.put(published{err: io.EOF, room: b.room})
 			continue
 		}
 		if !b.complete() || s.repair(b) {

@@ -232,6 +232,22 @@ func (m *Multiscale) Level(name string) (MultiscaleLevel, error) {
 	return MultiscaleLevel{}, nd.Errorf(nd.ErrNotFound, "level %q: there are %d, of paths %q", name, len(m.Levels), paths)
 }
 
+// PickLevel finds a level among all pyramids of a group, at least one: by its path
+// in any of them, else by its index in the first. "" is the finest of the first.
+func PickLevel(all []Multiscale, name string) (MultiscaleLevel, error) {
+	if name == "" {
+		return all[0].Levels[0], nil
+	}
+	for _, m := range all {
+		for _, l := range m.Levels {
+			if l.Path == name {
+				return l, nil
+			}
+		}
+	}
+	return all[0].Level(name)
+}
+
 // smallInt reads a plain decimal index.
 func smallInt(text string) (int, bool) {
 	n, err := strconv.ParseUint(text, 10, 31)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/pipeline"
+	"github.com/headrace/headrace/zarr"
 )
 
 // inspect finds what lies at a URI: the node itself, or a level of its image
@@ -30,13 +31,6 @@ func levelPath(n *pipeline.Node, name string) (string, error) {
 	if n.Group == nil || len(n.Multiscales) == 0 {
 		return "", nd.Errorf(nd.ErrNotFound, "level %q: there is no OME-Zarr image here", name)
 	}
-	for _, m := range n.Multiscales {
-		for _, l := range m.Levels {
-			if l.Path == name {
-				return l.Path, nil
-			}
-		}
-	}
-	l, err := n.Multiscales[0].Level(name)
+	l, err := zarr.PickLevel(n.Multiscales, name)
 	return l.Path, err
 }

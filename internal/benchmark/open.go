@@ -2,13 +2,11 @@ package benchmark
 
 import (
 	"context"
-	"errors"
 
 	"github.com/headrace/headrace/internal/plainread"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/pipeline"
 	"github.com/headrace/headrace/store"
-	"github.com/headrace/headrace/zarr"
 )
 
 // openArrays opens the arrays that have room for a crop; the others are left
@@ -44,23 +42,13 @@ func hasRoom(shape, crop []int64) bool {
 	return true
 }
 
-// metadataBytes bounds a metadata file; real ones have some KiB.
-const metadataBytes = 64 << 20
-
 func openArray(ctx context.Context, ref pipeline.ArrayRef) (a array, err error) {
+	if a.meta, err = pipeline.Metadata(ctx, ref); err != nil {
+		return a, err
+	}
 	st, err := store.Open(ref.URI, store.Options{})
 	if err != nil {
 		return a, err
-	}
-	doc, err := store.ReadAll(ctx, st, "zarr.json", metadataBytes)
-	if errors.Is(err, nd.ErrNotFound) {
-		doc, err = store.ReadAll(ctx, st, ".zarray", metadataBytes)
-	}
-	if err == nil {
-		a.meta, err = zarr.ParseArray(doc)
-	}
-	if err != nil {
-		return a, errors.Join(err, st.Close())
 	}
 	a.ref, a.close = ref, st.Close
 	a.reader = func(keep int64) (*plainread.Reader, error) { return plainread.New(st, "", a.meta, keep) }
