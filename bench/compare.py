@@ -41,9 +41,12 @@ READERS = {
 }
 
 
-def crops(case: str, arrays: int, batches: int) -> list:
+WARM = 4  # batches read before the clock starts: a look-ahead's worth
+
+
+def crops(case: str, arrays: int, batches: int, seed: int) -> list:
     """(array, start) of every crop."""
-    rng = random.Random(7)
+    rng = random.Random(seed)
     if case == "aligned":
         steps = range(0, volumes.EDGE, CROP)
         every = [(a, (z, y, x)) for a in range(arrays) for z in steps for y in steps for x in steps]
@@ -73,8 +76,9 @@ def compare(kind: str, case: str, options: argparse.Namespace) -> dict:
     """All readers on one data set and case: rounds are interleaved, medians are compared."""
     paths = volumes.prepare(ROOT / "data" / "compare", kind, 4)
     warm(paths)
-    every = crops(case, len(paths), options.batches)
+    every = crops(case, len(paths), options.batches, seed=7)
     job = {"kind": kind, "paths": [str(p) for p in paths], "edge": CROP, "batch": BATCH, "lookahead": LOOKAHEAD}
+    job["warm"] = crops("random", len(paths), WARM, seed=8)
     job["cache"] = 256 << 20 if case == "cached" else 0
     runs: dict[str, dict[int, list[dict]]] = {}
     for _ in range(options.rounds):

@@ -138,7 +138,8 @@ type Config struct {
 	Workers int
 	// Lookahead is the number of samples that are planned ahead of the one being
 	// decoded, at least BatchSize. Default 4 x BatchSize: the window in which a
-	// chunk is decoded once.
+	// chunk is decoded once. Push takes two batches more before it blocks: they are
+	// not planned yet, and fill the window up between two calls of Push.
 	Lookahead int
 	// Slots is the number of batches that can exist at once, in the making, ready
 	// or held by the consumer. Default 3: one held, one ready, one in the making.

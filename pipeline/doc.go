@@ -1,7 +1,7 @@
 // Package pipeline is the engine: it turns samples (boxes of zarr arrays) into
 // batches of tensors.
 //
-//	Push            samples wait in the inbox, at most Lookahead of them
+//	Push            samples wait in the inbox, at most Lookahead and two batches
 //	  |
 //	plan            which chunks a sample needs, which part of each goes where
 //	  |             (plan.go, pure)

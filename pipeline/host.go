@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"runtime"
 	"sync"
 	"time"
 
@@ -147,6 +148,11 @@ func (h *host) workTasks() {
 		if w.undone.Add(int32(-n)) == 0 {
 			h.p.inbox.putDone(w)
 		}
+		// A decoder in C holds one of the runtime's processors, with the goroutines
+		// that wait for it, until the runtime's monitor takes it away, which can be
+		// milliseconds. The scheduler and the readers must come in between, or the
+		// next wave is late and cores idle (docs/decisions/004-worker-yield.md).
+		runtime.Gosched()
 	}
 }
 

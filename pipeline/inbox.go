@@ -15,7 +15,7 @@ type inbox struct {
 	mu      sync.Mutex
 	mail    mail
 	wake    chan struct{} // holds a token when there is mail
-	room    int           // samples that may still be pushed
+	room    int           // samples that Push may still take
 	roomed  chan struct{} // closed and renewed when room is given back
 	waiting int           // pushers that wait for room
 	open    *batchState   // batch that Push is filling

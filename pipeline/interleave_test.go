@@ -128,8 +128,8 @@ func (c *cube) worksOn(t *testing.T, p *Pipeline) {
 func (p *Pipeline) leftNothing(t *testing.T, seed uint64) {
 	t.Helper()
 	s := p.sched
-	if room := p.inbox.room + s.freed; room != p.cfg.Lookahead {
-		t.Errorf("seed %d: room for %d samples of %d", seed, room, p.cfg.Lookahead)
+	if room := p.inbox.room + s.freed; room != p.cfg.room() {
+		t.Errorf("seed %d: room for %d samples of %d", seed, room, p.cfg.room())
 	}
 	if s.slabs.used != 0 || s.inflight != 0 || s.loading != 0 {
 		t.Errorf("seed %d: %d bytes of the ring, %d waves, %d objects under way", seed, s.slabs.used, s.inflight, s.loading)

@@ -48,6 +48,11 @@ const (
 	codecScratch = 1 * mib
 )
 
+// room is the number of samples that are in the inbox or in the window at most. The
+// part beyond the look-ahead is two batches, since samples come a batch at a time
+// and the next one comes when its consumer is back.
+func (c *Config) room() int { return c.Lookahead + 2*c.BatchSize }
+
 func (c *Config) setDefaults() {
 	set := func(field *int, value int) {
 		if *field == 0 {

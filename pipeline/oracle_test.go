@@ -208,8 +208,8 @@ func checkIdle(t *testing.T, p *Pipeline) {
 	if s.slabs.used != 0 || s.inflight != 0 || s.loading != 0 || len(s.window)+len(s.queue)+s.planned != 0 || len(s.order) != 0 {
 		t.Fatalf("ring %d bytes, %d waves, %d objects, %d samples, %d batches are left", s.slabs.used, s.inflight, s.loading, len(s.window), len(s.order))
 	}
-	if p.inbox.room != p.cfg.Lookahead {
-		t.Fatalf("%d of %d samples of look-ahead came back", p.inbox.room, p.cfg.Lookahead)
+	if p.inbox.room != p.cfg.room() {
+		t.Fatalf("%d of %d samples of look-ahead came back", p.inbox.room, p.cfg.room())
 	}
 	kept := int64(0)
 	for _, e := range s.table.entries {

@@ -71,7 +71,7 @@ func Open(ctx context.Context, cfg Config) (*Pipeline, error) {
 // start starts every goroutine of the pipeline; scheduler.stop ends them.
 func (p *Pipeline) start() {
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.inbox = newInbox(p.cfg.Lookahead)
+	p.inbox = newInbox(p.cfg.room())
 	p.out = newOutlet()
 	p.tasks = newTasks()
 	p.backend = newHost(p)

@@ -182,7 +182,7 @@ func TestEmptyBatchesAreBounded(t *testing.T) {
 	c := newCube(t)
 	c.cfg.Lookahead = 4
 	p := mustOpen(t, c.cfg)
-	for range 4 {
+	for range p.cfg.room() {
 		if err := p.PushBatch(context.Background(), Meta{}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -199,6 +199,25 @@ func TestEmptyBatchesAreBounded(t *testing.T) {
 	if err := p.PushBatch(context.Background(), Meta{}, nil); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Samples beyond the look-ahead are taken but not planned: the look-ahead is what
+// bounds the plans and the chunks that wait for a second use.
+func TestPlansAreBoundedByTheLookahead(t *testing.T) {
+	c := newCube(t)
+	c.cfg.BatchSize, c.cfg.Lookahead, c.cfg.Slots = 2, 4, 1
+	p := mustOpen(t, c.cfg)
+	if err := p.Push(context.Background(), grid(8)...); err != nil {
+		t.Fatal(err)
+	}
+	b := next(t, p)
+	waitFor(t, func() bool { return p.Stats().Samples >= 2+4 })
+	if n := p.Stats().Samples; n != 2+4 {
+		t.Errorf("%d samples planned with a batch of 2 dispatched, a look-ahead of 4 and no free slot", n)
+	}
+	release(t, b)
+	release(t, next(t, p))
+	waitFor(t, func() bool { return p.Stats().Samples == 8 })
 }
 
 // waitFor polls a condition that other goroutines bring about; it yields, it does

@@ -131,11 +131,11 @@ func (s *scheduler) accept(m *mail) {
 // its number of samples does not: 2^18 jobs are 40 MB.
 const windowJobs = 1 << 18
 
-// planAhead plans samples while their plans and the indexes that they pin are
-// within bounds; one sample is always planned, however large it is.
+// planAhead plans samples up to the look-ahead while their plans and the indexes
+// that they pin are within bounds; one sample is always planned, however large it is.
 func (s *scheduler) planAhead() {
 	n := 0
-	for n < len(s.queue) && (len(s.window) == 0 || s.planned < windowJobs && s.locator.used < 2*s.locator.limit) {
+	for n < len(s.queue) && s.roomAhead() {
 		began := time.Now()
 		s.prepare(s.queue[n])
 		s.planned += len(s.queue[n].jobs)
@@ -145,6 +145,11 @@ func (s *scheduler) planAhead() {
 	if n > 0 {
 		s.queue = slices.Delete(s.queue, 0, n)
 	}
+}
+
+func (s *scheduler) roomAhead() bool {
+	n := len(s.window)
+	return n == 0 || n < s.p.cfg.Lookahead && s.planned < windowJobs && s.locator.used < 2*s.locator.limit
 }
 
 // prepare plans one sample, asks for what locates its chunks and appends it to
