@@ -20,6 +20,18 @@ type Affine struct{ Scale, Offset float64 }
 // short: lengths are the caller's invariant.
 type Convert func(dst, src []byte, n int)
 
+// Plane is Rows rows of N contiguous elements: the first byte of the first row of
+// each side, and the bytes to the next row, which may be negative.
+type Plane struct {
+	N, Rows          int
+	Dst, Src         int
+	DstStep, SrcStep int
+}
+
+// ConvertPlane converts the rows of a plane as Convert does one: rows of a crop are
+// short, and a call for each would cost as much as its elements.
+type ConvertPlane func(dst, src []byte, p Plane)
+
 // Converter returns the loop that converts elements of one type to another. The
 // source is big-endian if big is set. A nil affine means none; else every
 // element x becomes float64(x)*Scale + Offset before it is converted.
@@ -39,13 +51,34 @@ type Convert func(dst, src []byte, n int)
 // Any other pair is an error of kind nd.ErrShape; a scale or an offset that is
 // not finite is one of kind nd.ErrConfig.
 func Converter(from, to nd.DType, big bool, affine *Affine) (Convert, error) {
+	plane, err := PlaneConverter(from, to, big, affine)
+	if err != nil {
+		return nil, err
+	}
+	return func(dst, src []byte, n int) { plane(dst, src, Plane{N: n, Rows: 1}) }, nil
+}
+
+// PlaneConverter is Converter for planes.
+func PlaneConverter(from, to nd.DType, big bool, affine *Affine) (ConvertPlane, error) {
 	if err := checkPair(from, to, affine); err != nil {
 		return nil, err
 	}
 	if fast := vectorConvert(from, to, big, affine); fast != nil {
 		return fast, nil
 	}
-	return plainConvert(from, to, big, affine), nil
+	return planeOf(plainConvert(from, to, big, affine), from, to), nil
+}
+
+// planeOf converts a plane row by row.
+func planeOf(row Convert, from, to nd.DType) ConvertPlane {
+	in, out := from.Size(), to.Size()
+	return func(dst, src []byte, p Plane) {
+		for range p.Rows {
+			row(dst[p.Dst:p.Dst+p.N*out], src[p.Src:p.Src+p.N*in], p.N)
+			p.Dst += p.DstStep
+			p.Src += p.SrcStep
+		}
+	}
 }
 
 // plainConvert is the loop without assembly, for any legal pair.

@@ -31,12 +31,20 @@ DATA swap64<>+0(SB)/8, $0x0001020304050607
 DATA swap64<>+8(SB)/8, $0x08090a0b0c0d0e0f
 GLOBL swap64<>(SB), RODATA|NOPTR, $16
 
-// func vectorI8F32(dst, src *byte, n int)
-TEXT ·vectorI8F32(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorI8F32(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorI8F32(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -81,15 +89,27 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorI16F32(dst, src *byte, n int)
-TEXT ·vectorI16F32(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorI16F32(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorI16F32(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -134,15 +154,27 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorI32F32(dst, src *byte, n int)
-TEXT ·vectorI32F32(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorI32F32(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorI32F32(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -187,15 +219,27 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorU8F32(dst, src *byte, n int)
-TEXT ·vectorU8F32(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorU8F32(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorU8F32(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -240,15 +284,27 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorU16F32(dst, src *byte, n int)
-TEXT ·vectorU16F32(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorU16F32(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorU16F32(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -293,15 +349,27 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorF16F32(dst, src *byte, n int)
-TEXT ·vectorF16F32(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorF16F32(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorF16F32(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -340,15 +408,27 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorBF16F32(dst, src *byte, n int)
-TEXT ·vectorBF16F32(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorBF16F32(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorBF16F32(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -393,15 +473,27 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorF64F32(dst, src *byte, n int)
-TEXT ·vectorF64F32(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorF64F32(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorF64F32(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -464,16 +556,28 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorI16F32Big(dst, src *byte, n int)
-TEXT ·vectorI16F32Big(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
+// func vectorI16F32Big(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorI16F32Big(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
 	VBROADCASTI128 swap16<>(SB), Y12
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -530,16 +634,28 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorI32F32Big(dst, src *byte, n int)
-TEXT ·vectorI32F32Big(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
+// func vectorI32F32Big(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorI32F32Big(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
 	VBROADCASTI128 swap32<>(SB), Y12
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -590,16 +706,28 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorU16F32Big(dst, src *byte, n int)
-TEXT ·vectorU16F32Big(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
+// func vectorU16F32Big(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorU16F32Big(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
 	VBROADCASTI128 swap16<>(SB), Y12
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -656,16 +784,28 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorF64F32Big(dst, src *byte, n int)
-TEXT ·vectorF64F32Big(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
+// func vectorF64F32Big(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorF64F32Big(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
 	VBROADCASTI128 swap64<>(SB), Y12
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -740,15 +880,27 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorI8BF16(dst, src *byte, n int)
-TEXT ·vectorI8BF16(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorI8BF16(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorI8BF16(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -811,17 +963,29 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorI16BF16(dst, src *byte, n int)
-TEXT ·vectorI16BF16(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
+// func vectorI16BF16(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorI16BF16(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -908,17 +1072,29 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorI32BF16(dst, src *byte, n int)
-TEXT ·vectorI32BF16(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
+// func vectorI32BF16(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorI32BF16(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -1005,15 +1181,27 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorU8BF16(dst, src *byte, n int)
-TEXT ·vectorU8BF16(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorU8BF16(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorU8BF16(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -1076,17 +1264,29 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorU16BF16(dst, src *byte, n int)
-TEXT ·vectorU16BF16(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
+// func vectorU16BF16(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorU16BF16(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -1173,18 +1373,30 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorF16BF16(dst, src *byte, n int)
-TEXT ·vectorF16BF16(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
+// func vectorF16BF16(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorF16BF16(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
 	VPBROADCASTD quietBit<>(SB), Y10
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -1283,18 +1495,30 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorF32BF16(dst, src *byte, n int)
-TEXT ·vectorF32BF16(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
+// func vectorF32BF16(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorF32BF16(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
 	VPBROADCASTD quietBit<>(SB), Y10
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -1393,18 +1617,30 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorF64BF16(dst, src *byte, n int)
-TEXT ·vectorF64BF16(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
+// func vectorF64BF16(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorF64BF16(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
 	VPBROADCASTD quietBit<>(SB), Y10
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -1527,18 +1763,30 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorI16BF16Big(dst, src *byte, n int)
-TEXT ·vectorI16BF16Big(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
+// func vectorI16BF16Big(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorI16BF16Big(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
 	VBROADCASTI128 swap16<>(SB), Y12
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -1637,18 +1885,30 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorI32BF16Big(dst, src *byte, n int)
-TEXT ·vectorI32BF16Big(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
+// func vectorI32BF16Big(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorI32BF16Big(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
 	VBROADCASTI128 swap32<>(SB), Y12
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -1741,18 +2001,30 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorU16BF16Big(dst, src *byte, n int)
-TEXT ·vectorU16BF16Big(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
+// func vectorU16BF16Big(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorU16BF16Big(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
 	VBROADCASTI128 swap16<>(SB), Y12
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -1851,19 +2123,31 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorF32BF16Big(dst, src *byte, n int)
-TEXT ·vectorF32BF16Big(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
+// func vectorF32BF16Big(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorF32BF16Big(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
 	VBROADCASTI128 swap32<>(SB), Y12
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
 	VPBROADCASTD quietBit<>(SB), Y10
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -1968,19 +2252,31 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorF64BF16Big(dst, src *byte, n int)
-TEXT ·vectorF64BF16Big(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
+// func vectorF64BF16Big(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorF64BF16Big(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
 	VBROADCASTI128 swap64<>(SB), Y12
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
 	VPBROADCASTD quietBit<>(SB), Y10
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -2115,15 +2411,27 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorI8F16(dst, src *byte, n int)
-TEXT ·vectorI8F16(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorI8F16(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorI8F16(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -2168,15 +2476,27 @@ rest:
 	VCVTPS2PH $0, Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorI16F16(dst, src *byte, n int)
-TEXT ·vectorI16F16(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorI16F16(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorI16F16(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -2221,15 +2541,27 @@ rest:
 	VCVTPS2PH $0, Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorU8F16(dst, src *byte, n int)
-TEXT ·vectorU8F16(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorU8F16(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorU8F16(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -2274,15 +2606,27 @@ rest:
 	VCVTPS2PH $0, Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorU16F16(dst, src *byte, n int)
-TEXT ·vectorU16F16(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorU16F16(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorU16F16(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -2327,15 +2671,27 @@ rest:
 	VCVTPS2PH $0, Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorBF16F16(dst, src *byte, n int)
-TEXT ·vectorBF16F16(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorBF16F16(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorBF16F16(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -2380,15 +2736,27 @@ rest:
 	VCVTPS2PH $0, Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorF32F16(dst, src *byte, n int)
-TEXT ·vectorF32F16(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorF32F16(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorF32F16(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -2427,16 +2795,28 @@ rest:
 	VCVTPS2PH $0, Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorI16F16Big(dst, src *byte, n int)
-TEXT ·vectorI16F16Big(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
+// func vectorI16F16Big(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorI16F16Big(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
 	VBROADCASTI128 swap16<>(SB), Y12
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -2493,16 +2873,28 @@ rest:
 	VCVTPS2PH $0, Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorU16F16Big(dst, src *byte, n int)
-TEXT ·vectorU16F16Big(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
+// func vectorU16F16Big(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorU16F16Big(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
 	VBROADCASTI128 swap16<>(SB), Y12
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -2559,16 +2951,28 @@ rest:
 	VCVTPS2PH $0, Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorF32F16Big(dst, src *byte, n int)
-TEXT ·vectorF32F16Big(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
+// func vectorF32F16Big(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorF32F16Big(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
 	VBROADCASTI128 swap32<>(SB), Y12
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -2613,15 +3017,27 @@ rest:
 	VCVTPS2PH $0, Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorI16U8(dst, src *byte, n int)
-TEXT ·vectorI16U8(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $16, CX
+// func vectorI16U8(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorI16U8(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $16, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $48, CX
 	JLT single
 
@@ -2672,16 +3088,28 @@ rest:
 	VMOVDQU X0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorU16U8(dst, src *byte, n int)
-TEXT ·vectorU16U8(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
+// func vectorU16U8(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorU16U8(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
 	VPBROADCASTD maxU8<>(SB), Y13
-	SUBQ $16, CX
+	SUBQ $16, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $48, CX
 	JLT single
 
@@ -2738,15 +3166,27 @@ rest:
 	VMOVDQU X0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorU8I16(dst, src *byte, n int)
-TEXT ·vectorU8I16(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $16, CX
+// func vectorU8I16(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorU8I16(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $16, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $48, CX
 	JLT single
 
@@ -2785,16 +3225,28 @@ rest:
 	VMOVDQU Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorU16I16(dst, src *byte, n int)
-TEXT ·vectorU16I16(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
+// func vectorU16I16(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorU16I16(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
 	VPBROADCASTD maxI16<>(SB), Y13
-	SUBQ $16, CX
+	SUBQ $16, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $48, CX
 	JLT single
 
@@ -2839,15 +3291,27 @@ rest:
 	VMOVDQU Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorU8U16(dst, src *byte, n int)
-TEXT ·vectorU8U16(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $16, CX
+// func vectorU8U16(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorU8U16(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $16, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $48, CX
 	JLT single
 
@@ -2886,15 +3350,27 @@ rest:
 	VMOVDQU Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorI8I32(dst, src *byte, n int)
-TEXT ·vectorI8I32(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorI8I32(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorI8I32(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -2933,15 +3409,27 @@ rest:
 	VMOVDQU Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorI16I32(dst, src *byte, n int)
-TEXT ·vectorI16I32(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorI16I32(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorI16I32(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -2980,15 +3468,27 @@ rest:
 	VMOVDQU Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorU8I32(dst, src *byte, n int)
-TEXT ·vectorU8I32(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorU8I32(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorU8I32(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -3027,15 +3527,27 @@ rest:
 	VMOVDQU Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorU16I32(dst, src *byte, n int)
-TEXT ·vectorU16I32(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorU16I32(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorU16I32(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -3074,15 +3586,27 @@ rest:
 	VMOVDQU Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorU8U32(dst, src *byte, n int)
-TEXT ·vectorU8U32(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorU8U32(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorU8U32(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -3121,15 +3645,27 @@ rest:
 	VMOVDQU Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorU16U32(dst, src *byte, n int)
-TEXT ·vectorU16U32(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorU16U32(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorU16U32(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -3168,15 +3704,27 @@ rest:
 	VMOVDQU Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorI8I64(dst, src *byte, n int)
-TEXT ·vectorI8I64(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorI8I64(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorI8I64(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -3227,15 +3775,27 @@ rest:
 	VMOVDQU Y1, 32(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorI16I64(dst, src *byte, n int)
-TEXT ·vectorI16I64(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorI16I64(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorI16I64(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -3286,15 +3846,27 @@ rest:
 	VMOVDQU Y1, 32(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorI32I64(dst, src *byte, n int)
-TEXT ·vectorI32I64(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorI32I64(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorI32I64(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -3345,15 +3917,27 @@ rest:
 	VMOVDQU Y1, 32(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorU8I64(dst, src *byte, n int)
-TEXT ·vectorU8I64(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorU8I64(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorU8I64(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -3404,15 +3988,27 @@ rest:
 	VMOVDQU Y1, 32(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorU16I64(dst, src *byte, n int)
-TEXT ·vectorU16I64(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorU16I64(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorU16I64(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -3463,15 +4059,27 @@ rest:
 	VMOVDQU Y1, 32(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorU32I64(dst, src *byte, n int)
-TEXT ·vectorU32I64(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SUBQ $8, CX
+// func vectorU32I64(dst, src *byte, n, rows, dstStep, srcStep int)
+TEXT ·vectorU32I64(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 	SUBQ $24, CX
 	JLT single
 
@@ -3522,17 +4130,29 @@ rest:
 	VMOVDQU Y1, 32(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineI8F32(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineI8F32(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
-	SUBQ $8, CX
+// func vectorAffineI8F32(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineI8F32(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VPMOVSXBD 0(SI), Y0
@@ -3571,17 +4191,29 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineI16F32(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineI16F32(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
-	SUBQ $8, CX
+// func vectorAffineI16F32(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineI16F32(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VPMOVSXWD 0(SI), Y0
@@ -3620,17 +4252,29 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineI32F32(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineI32F32(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
-	SUBQ $8, CX
+// func vectorAffineI32F32(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineI32F32(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VMOVDQU 0(SI), Y0
@@ -3669,17 +4313,29 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineU8F32(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineU8F32(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
-	SUBQ $8, CX
+// func vectorAffineU8F32(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineU8F32(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VPMOVZXBD 0(SI), Y0
@@ -3718,17 +4374,29 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineU16F32(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineU16F32(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
-	SUBQ $8, CX
+// func vectorAffineU16F32(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineU16F32(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VPMOVZXWD 0(SI), Y0
@@ -3767,17 +4435,29 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineF16F32(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineF16F32(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
-	SUBQ $8, CX
+// func vectorAffineF16F32(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineF16F32(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VCVTPH2PS 0(SI), Y0
@@ -3816,17 +4496,29 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineBF16F32(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineBF16F32(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
-	SUBQ $8, CX
+// func vectorAffineBF16F32(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineBF16F32(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VPMOVZXWD 0(SI), Y0
@@ -3867,17 +4559,29 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineF32F32(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineF32F32(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
-	SUBQ $8, CX
+// func vectorAffineF32F32(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineF32F32(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VMOVDQU 0(SI), Y0
@@ -3916,17 +4620,29 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineF64F32(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineF64F32(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
-	SUBQ $8, CX
+// func vectorAffineF64F32(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineF64F32(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VMOVUPD 0(SI), Y0
@@ -3961,18 +4677,30 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineI16F32Big(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineI16F32Big(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
+// func vectorAffineI16F32Big(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineI16F32Big(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
 	VBROADCASTI128 swap16<>(SB), Y12
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VMOVDQU 0(SI), X0
@@ -4015,18 +4743,30 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineI32F32Big(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineI32F32Big(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
+// func vectorAffineI32F32Big(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineI32F32Big(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
 	VBROADCASTI128 swap32<>(SB), Y12
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VMOVDQU 0(SI), Y0
@@ -4067,18 +4807,30 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineU16F32Big(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineU16F32Big(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
+// func vectorAffineU16F32Big(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineU16F32Big(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
 	VBROADCASTI128 swap16<>(SB), Y12
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VMOVDQU 0(SI), X0
@@ -4121,18 +4873,30 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineF32F32Big(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineF32F32Big(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
+// func vectorAffineF32F32Big(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineF32F32Big(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
 	VBROADCASTI128 swap32<>(SB), Y12
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VMOVDQU 0(SI), Y0
@@ -4173,18 +4937,30 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineF64F32Big(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineF64F32Big(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
+// func vectorAffineF64F32Big(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineF64F32Big(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
 	VBROADCASTI128 swap64<>(SB), Y12
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VMOVUPD 0(SI), Y0
@@ -4223,20 +4999,32 @@ rest:
 	VMOVUPS Y0, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineI8BF16(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineI8BF16(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
+// func vectorAffineI8BF16(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineI8BF16(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
 	VPBROADCASTD quietBit<>(SB), Y10
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VPMOVSXBD 0(SI), Y0
@@ -4295,20 +5083,32 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineI16BF16(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineI16BF16(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
+// func vectorAffineI16BF16(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineI16BF16(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
 	VPBROADCASTD quietBit<>(SB), Y10
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VPMOVSXWD 0(SI), Y0
@@ -4367,20 +5167,32 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineI32BF16(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineI32BF16(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
+// func vectorAffineI32BF16(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineI32BF16(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
 	VPBROADCASTD quietBit<>(SB), Y10
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VMOVDQU 0(SI), Y0
@@ -4439,20 +5251,32 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineU8BF16(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineU8BF16(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
+// func vectorAffineU8BF16(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineU8BF16(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
 	VPBROADCASTD quietBit<>(SB), Y10
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VPMOVZXBD 0(SI), Y0
@@ -4511,20 +5335,32 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineU16BF16(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineU16BF16(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
+// func vectorAffineU16BF16(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineU16BF16(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
 	VPBROADCASTD quietBit<>(SB), Y10
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VPMOVZXWD 0(SI), Y0
@@ -4583,20 +5419,32 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineF16BF16(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineF16BF16(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
+// func vectorAffineF16BF16(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineF16BF16(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
 	VPBROADCASTD quietBit<>(SB), Y10
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VCVTPH2PS 0(SI), Y0
@@ -4655,20 +5503,32 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineBF16BF16(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineBF16BF16(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
+// func vectorAffineBF16BF16(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineBF16BF16(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
 	VPBROADCASTD quietBit<>(SB), Y10
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VPMOVZXWD 0(SI), Y0
@@ -4729,20 +5589,32 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineF32BF16(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineF32BF16(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
+// func vectorAffineF32BF16(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineF32BF16(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
 	VPBROADCASTD quietBit<>(SB), Y10
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VMOVDQU 0(SI), Y0
@@ -4801,20 +5673,32 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineF64BF16(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineF64BF16(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
+// func vectorAffineF64BF16(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineF64BF16(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
 	VPBROADCASTD quietBit<>(SB), Y10
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VMOVUPD 0(SI), Y0
@@ -4869,21 +5753,33 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineI16BF16Big(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineI16BF16Big(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
+// func vectorAffineI16BF16Big(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineI16BF16Big(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
 	VBROADCASTI128 swap16<>(SB), Y12
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
 	VPBROADCASTD quietBit<>(SB), Y10
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VMOVDQU 0(SI), X0
@@ -4946,21 +5842,33 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineI32BF16Big(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineI32BF16Big(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
+// func vectorAffineI32BF16Big(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineI32BF16Big(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
 	VBROADCASTI128 swap32<>(SB), Y12
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
 	VPBROADCASTD quietBit<>(SB), Y10
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VMOVDQU 0(SI), Y0
@@ -5021,21 +5929,33 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineU16BF16Big(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineU16BF16Big(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
+// func vectorAffineU16BF16Big(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineU16BF16Big(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
 	VBROADCASTI128 swap16<>(SB), Y12
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
 	VPBROADCASTD quietBit<>(SB), Y10
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VMOVDQU 0(SI), X0
@@ -5098,21 +6018,33 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineF32BF16Big(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineF32BF16Big(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
+// func vectorAffineF32BF16Big(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineF32BF16Big(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
 	VBROADCASTI128 swap32<>(SB), Y12
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
 	VPBROADCASTD quietBit<>(SB), Y10
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VMOVDQU 0(SI), Y0
@@ -5173,21 +6105,33 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 
-// func vectorAffineF64BF16Big(dst, src *byte, n int, scale, offset float64)
-TEXT ·vectorAffineF64BF16Big(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y15
-	VBROADCASTSD offset+32(FP), Y14
+// func vectorAffineF64BF16Big(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
+TEXT ·vectorAffineF64BF16Big(SB), NOSPLIT, $0-64
+	MOVQ dst+0(FP), R8
+	MOVQ src+8(FP), R9
+	MOVQ n+16(FP), R10
+	MOVQ rows+24(FP), R11
+	MOVQ dstStep+32(FP), R12
+	MOVQ srcStep+40(FP), R13
+	VBROADCASTSD scale+48(FP), Y15
+	VBROADCASTSD offset+56(FP), Y14
 	VBROADCASTI128 swap64<>(SB), Y12
 	VPBROADCASTD roundBias<>(SB), Y13
 	VPBROADCASTD one<>(SB), Y11
 	VPBROADCASTD quietBit<>(SB), Y10
-	SUBQ $8, CX
+	SUBQ $8, R10
+
+row:
+	MOVQ R8, DI
+	MOVQ R9, SI
+	MOVQ R10, CX
 
 loop:
 	VMOVUPD 0(SI), Y0
@@ -5246,6 +6190,10 @@ rest:
 	VMOVDQU X2, 0(DI)
 
 done:
+	ADDQ R12, R8
+	ADDQ R13, R9
+	DECQ R11
+	JNZ row
 	VZEROUPPER
 	RET
 

@@ -117,238 +117,238 @@ var vectorAffines = [numTypes][numTypes][2]vectorAffineLoop{
 }
 
 //go:noescape
-func vectorI8F32(dst, src *byte, n int)
+func vectorI8F32(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorI16F32(dst, src *byte, n int)
+func vectorI16F32(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorI32F32(dst, src *byte, n int)
+func vectorI32F32(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorU8F32(dst, src *byte, n int)
+func vectorU8F32(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorU16F32(dst, src *byte, n int)
+func vectorU16F32(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorF16F32(dst, src *byte, n int)
+func vectorF16F32(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorBF16F32(dst, src *byte, n int)
+func vectorBF16F32(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorF64F32(dst, src *byte, n int)
+func vectorF64F32(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorI16F32Big(dst, src *byte, n int)
+func vectorI16F32Big(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorI32F32Big(dst, src *byte, n int)
+func vectorI32F32Big(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorU16F32Big(dst, src *byte, n int)
+func vectorU16F32Big(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorF64F32Big(dst, src *byte, n int)
+func vectorF64F32Big(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorI8BF16(dst, src *byte, n int)
+func vectorI8BF16(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorI16BF16(dst, src *byte, n int)
+func vectorI16BF16(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorI32BF16(dst, src *byte, n int)
+func vectorI32BF16(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorU8BF16(dst, src *byte, n int)
+func vectorU8BF16(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorU16BF16(dst, src *byte, n int)
+func vectorU16BF16(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorF16BF16(dst, src *byte, n int)
+func vectorF16BF16(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorF32BF16(dst, src *byte, n int)
+func vectorF32BF16(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorF64BF16(dst, src *byte, n int)
+func vectorF64BF16(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorI16BF16Big(dst, src *byte, n int)
+func vectorI16BF16Big(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorI32BF16Big(dst, src *byte, n int)
+func vectorI32BF16Big(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorU16BF16Big(dst, src *byte, n int)
+func vectorU16BF16Big(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorF32BF16Big(dst, src *byte, n int)
+func vectorF32BF16Big(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorF64BF16Big(dst, src *byte, n int)
+func vectorF64BF16Big(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorI8F16(dst, src *byte, n int)
+func vectorI8F16(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorI16F16(dst, src *byte, n int)
+func vectorI16F16(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorU8F16(dst, src *byte, n int)
+func vectorU8F16(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorU16F16(dst, src *byte, n int)
+func vectorU16F16(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorBF16F16(dst, src *byte, n int)
+func vectorBF16F16(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorF32F16(dst, src *byte, n int)
+func vectorF32F16(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorI16F16Big(dst, src *byte, n int)
+func vectorI16F16Big(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorU16F16Big(dst, src *byte, n int)
+func vectorU16F16Big(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorF32F16Big(dst, src *byte, n int)
+func vectorF32F16Big(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorI16U8(dst, src *byte, n int)
+func vectorI16U8(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorU16U8(dst, src *byte, n int)
+func vectorU16U8(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorU8I16(dst, src *byte, n int)
+func vectorU8I16(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorU16I16(dst, src *byte, n int)
+func vectorU16I16(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorU8U16(dst, src *byte, n int)
+func vectorU8U16(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorI8I32(dst, src *byte, n int)
+func vectorI8I32(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorI16I32(dst, src *byte, n int)
+func vectorI16I32(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorU8I32(dst, src *byte, n int)
+func vectorU8I32(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorU16I32(dst, src *byte, n int)
+func vectorU16I32(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorU8U32(dst, src *byte, n int)
+func vectorU8U32(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorU16U32(dst, src *byte, n int)
+func vectorU16U32(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorI8I64(dst, src *byte, n int)
+func vectorI8I64(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorI16I64(dst, src *byte, n int)
+func vectorI16I64(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorI32I64(dst, src *byte, n int)
+func vectorI32I64(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorU8I64(dst, src *byte, n int)
+func vectorU8I64(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorU16I64(dst, src *byte, n int)
+func vectorU16I64(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorU32I64(dst, src *byte, n int)
+func vectorU32I64(dst, src *byte, n, rows, dstStep, srcStep int)
 
 //go:noescape
-func vectorAffineI8F32(dst, src *byte, n int, scale, offset float64)
+func vectorAffineI8F32(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineI16F32(dst, src *byte, n int, scale, offset float64)
+func vectorAffineI16F32(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineI32F32(dst, src *byte, n int, scale, offset float64)
+func vectorAffineI32F32(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineU8F32(dst, src *byte, n int, scale, offset float64)
+func vectorAffineU8F32(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineU16F32(dst, src *byte, n int, scale, offset float64)
+func vectorAffineU16F32(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineF16F32(dst, src *byte, n int, scale, offset float64)
+func vectorAffineF16F32(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineBF16F32(dst, src *byte, n int, scale, offset float64)
+func vectorAffineBF16F32(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineF32F32(dst, src *byte, n int, scale, offset float64)
+func vectorAffineF32F32(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineF64F32(dst, src *byte, n int, scale, offset float64)
+func vectorAffineF64F32(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineI16F32Big(dst, src *byte, n int, scale, offset float64)
+func vectorAffineI16F32Big(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineI32F32Big(dst, src *byte, n int, scale, offset float64)
+func vectorAffineI32F32Big(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineU16F32Big(dst, src *byte, n int, scale, offset float64)
+func vectorAffineU16F32Big(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineF32F32Big(dst, src *byte, n int, scale, offset float64)
+func vectorAffineF32F32Big(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineF64F32Big(dst, src *byte, n int, scale, offset float64)
+func vectorAffineF64F32Big(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineI8BF16(dst, src *byte, n int, scale, offset float64)
+func vectorAffineI8BF16(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineI16BF16(dst, src *byte, n int, scale, offset float64)
+func vectorAffineI16BF16(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineI32BF16(dst, src *byte, n int, scale, offset float64)
+func vectorAffineI32BF16(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineU8BF16(dst, src *byte, n int, scale, offset float64)
+func vectorAffineU8BF16(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineU16BF16(dst, src *byte, n int, scale, offset float64)
+func vectorAffineU16BF16(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineF16BF16(dst, src *byte, n int, scale, offset float64)
+func vectorAffineF16BF16(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineBF16BF16(dst, src *byte, n int, scale, offset float64)
+func vectorAffineBF16BF16(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineF32BF16(dst, src *byte, n int, scale, offset float64)
+func vectorAffineF32BF16(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineF64BF16(dst, src *byte, n int, scale, offset float64)
+func vectorAffineF64BF16(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineI16BF16Big(dst, src *byte, n int, scale, offset float64)
+func vectorAffineI16BF16Big(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineI32BF16Big(dst, src *byte, n int, scale, offset float64)
+func vectorAffineI32BF16Big(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineU16BF16Big(dst, src *byte, n int, scale, offset float64)
+func vectorAffineU16BF16Big(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineF32BF16Big(dst, src *byte, n int, scale, offset float64)
+func vectorAffineF32BF16Big(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)
 
 //go:noescape
-func vectorAffineF64BF16Big(dst, src *byte, n int, scale, offset float64)
+func vectorAffineF64BF16Big(dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64)

@@ -4,4 +4,4 @@ package codec
 
 import "github.com/headrace/headrace/nd"
 
-func vectorConvert(_, _ nd.DType, _ bool, _ *Affine) Convert { return nil }
+func vectorConvert(_, _ nd.DType, _ bool, _ *Affine) ConvertPlane { return nil }

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -73,6 +74,55 @@ func compareRef(t *testing.T, src []byte, from, to nd.DType, big bool, affine *A
 			}
 		}
 	}
+}
+
+// A plane is its rows: the bytes between them stay, steps may go backwards, and
+// what would leave either side panics before it writes.
+func TestConvertPlane(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 2000 {
+		from, to := nd.DTypes()[rng.IntN(len(nd.DTypes()))], nd.DTypes()[rng.IntN(len(nd.DTypes()))]
+		affine, big := affines[rng.IntN(3)], rng.IntN(2) == 1
+		convert, err := PlaneConverter(from, to, big, affine)
+		if err != nil {
+			continue
+		}
+		in, out := from.Size(), to.Size()
+		p := Plane{N: rng.IntN(40), Rows: rng.IntN(6)}
+		p.DstStep, p.SrcStep = p.N*out+rng.IntN(9), p.N*in+rng.IntN(9)
+		p.Dst, p.Src = rng.IntN(5), rng.IntN(5)
+		src := make([]byte, p.Src+p.Rows*p.SrcStep+p.N*in)
+		for i := range src {
+			src[i] = byte(rng.Uint32())
+		}
+		if rng.IntN(2) == 1 {
+			p.Src, p.SrcStep = p.Src+max(0, p.Rows-1)*p.SrcStep, -p.SrcStep
+		}
+		got := bytes.Repeat([]byte{0xa5}, p.Dst+p.Rows*p.DstStep+p.N*out)
+		want := slices.Clone(got)
+		for r := range p.Rows {
+			for i := range p.N {
+				ConvertRef(want[p.Dst+r*p.DstStep+i*out:], to, src[p.Src+r*p.SrcStep+i*in:], from, big, affine)
+			}
+		}
+		convert(got, src, p)
+		if !bytes.Equal(got, want) {
+			t.Fatalf("%v to %v, big %v, affine %v, %+v: got % x, want % x", from, to, big, affine, p, got, want)
+		}
+		if p.N > 0 && p.Rows > 0 {
+			clear(got)
+			p.DstStep, p.Dst = -p.DstStep, len(got)-p.N*out+1
+			if !panics(func() { convert(got, src, p) }) {
+				t.Fatalf("%v to %v, %+v: wrote beyond %d bytes", from, to, p, len(got))
+			}
+		}
+	}
+}
+
+func panics(f func()) (yes bool) {
+	defer func() { yes = recover() != nil }()
+	f()
+	return false
 }
 
 func bigEndian(src []byte, word int) []byte {

@@ -47,14 +47,22 @@ func (t *nest) build(axes []axis, f *fieldLayout, srcStride []int64) {
 	}
 }
 
-// inner takes the innermost loop off the nest: the row of the copy. Where that is
+// row takes the innermost loop off the nest: the row of the copy. Where that is
 // not contiguous in the destination the row is one element.
-func (t *nest) inner(elem int64) loop {
+func (t *nest) row(elem int64) loop {
 	if t.rank > 0 && t.loops[t.rank-1].dst == elem {
-		t.rank--
-		return t.loops[t.rank]
+		return t.inner()
 	}
 	return loop{1, elem, 0}
+}
+
+// inner takes the innermost loop off the nest, one step if none is left.
+func (t *nest) inner() loop {
+	if t.rank == 0 {
+		return loop{n: 1}
+	}
+	t.rank--
+	return t.loops[t.rank]
 }
 
 // closest takes the loop with the smallest step in the source off the nest.
@@ -74,13 +82,13 @@ func (t *nest) closest() loop {
 	return l
 }
 
-// each calls row for every combination of the loops that are left, with the
+// each calls part for every combination of the loops that are left, with the
 // first byte of each side.
-func (t *nest) each(row func(dst, src int64)) {
+func (t *nest) each(part func(dst, src int64)) {
 	var at [maxRank]int
 	dst, src := t.dst, t.src
 	for {
-		row(dst, src)
+		part(dst, src)
 		i := t.rank - 1
 		for ; i >= 0; i-- {
 			l := &t.loops[i]
@@ -116,13 +124,14 @@ func (k *worker) place(w *wave, j *job, c *waveChunk, src []byte) {
 	t.src -= c.skip
 	mem := k.sampleMemory(j, f)
 	conv := j.conv
-	row := t.inner(int64(conv.to))
-	bytes := row.n * conv.to
+	row := t.row(int64(conv.to))
 	if row.n == 1 || row.src == int64(conv.from) {
-		n := row.n * conv.from
+		across := t.inner()
+		plane := codec.Plane{N: row.n, Rows: across.n, DstStep: int(across.dst), SrcStep: int(across.src)}
 		t.each(func(d, s int64) {
-			conv.row(mem[d:d+int64(bytes)], src[s:s+int64(n)], row.n)
-			k.done.placed += int64(bytes)
+			plane.Dst, plane.Src = int(d), int(s)
+			conv.plane(mem, src, plane)
+			k.done.placed += int64(plane.Rows * plane.N * conv.to)
 		})
 		return
 	}
@@ -151,10 +160,7 @@ func (k *worker) placeGathered(t *nest, mem, src []byte, conv *conversion, row l
 			for e := 0; e < row.n; e += piece {
 				m := min(piece, row.n-e)
 				codec.Gather2(k.rows, wide, src, int(s)+r*int(across.src)+e*int(row.src), int(across.src), int(row.src), n, m, conv.from)
-				for i := range n {
-					at := d + int64(r+i)*across.dst + int64(e*conv.to)
-					conv.row(mem[at:at+int64(m*conv.to)], k.rows[i*wide:i*wide+m*conv.from], m)
-				}
+				conv.plane(mem, k.rows, codec.Plane{N: m, Rows: n, Dst: int(d) + r*int(across.dst) + e*conv.to, DstStep: int(across.dst), SrcStep: wide})
 			}
 		}
 		k.done.placed += int64(across.n * row.n * conv.to)
@@ -167,7 +173,7 @@ func (k *worker) fill(w *wave, j *job, elem []byte) {
 	var t nest
 	t.build(w.axes[j.axes:j.axes+j.rank], f, nil)
 	mem := k.sampleMemory(j, f)
-	row := t.inner(int64(len(elem)))
+	row := t.row(int64(len(elem)))
 	bytes := int64(row.n * len(elem))
 	t.each(func(d, _ int64) {
 		codec.Fill(mem[d:d+bytes], elem)

@@ -111,14 +111,14 @@ func strides(chunk []int64, order []int, size int64) []int64 {
 // conversion turns the elements of one recipe into those of one field.
 type conversion struct {
 	from, to int // bytes an element
-	row      codec.Convert
+	plane    codec.ConvertPlane
 	// fill is the array's fill value as an element of the field: it is data like
 	// any other, so scaled alike.
 	fill []byte
 }
 
 func newConversion(r *recipe, to nd.DType, affine *codec.Affine) (*conversion, error) {
-	row, err := codec.Converter(r.elem, to, r.big, affine)
+	plane, err := codec.PlaneConverter(r.elem, to, r.big, affine)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func newConversion(r *recipe, to nd.DType, affine *codec.Affine) (*conversion, e
 	if err != nil {
 		return nil, err
 	}
-	c := &conversion{from: r.elem.Size(), to: to.Size(), row: row, fill: make([]byte, to.Size())}
+	c := &conversion{from: r.elem.Size(), to: to.Size(), plane: plane, fill: make([]byte, to.Size())}
 	native(c.fill, r.fill, 1)
 	return c, nil
 }

@@ -9,8 +9,9 @@ import (
 )
 
 // A kernel is a loop of AVX2 assembly: elements of from become elements of to, a
-// group at a time. Three groups of registers are in use: Y0-Y3 for the elements,
-// Y10-Y15 for constants, DI, SI and CX for what is left of the row.
+// group at a time, a plane of rows in one call. Registers: Y0-Y3 hold the elements,
+// Y10-Y15 constants; DI, SI and CX what is left of a row, R8 and R9 its start, R10
+// its length, R11 the rows that are left, R12 and R13 the way to the next one.
 type kernel struct {
 	from, to dtype
 	big      bool
@@ -65,6 +66,14 @@ func named(name string) dtype {
 	return types[slices.IndexFunc(types, func(d dtype) bool { return d.name == name })]
 }
 
+// arguments of the kernel, which its frame must agree with.
+func (k kernel) arguments() string {
+	if k.affine {
+		return "dst, src *byte, n, rows, dstStep, srcStep int, scale, offset float64"
+	}
+	return "dst, src *byte, n, rows, dstStep, srcStep int"
+}
+
 // generateStubs returns the Go side of the kernels: declarations and tables.
 func generateStubs() ([]byte, error) {
 	var out bytes.Buffer
@@ -75,11 +84,7 @@ func generateStubs() ([]byte, error) {
 	out.WriteString("// vectorAffines is the same for loops with scale and offset.\n")
 	writeVectorTable(&out, "vectorAffines", true)
 	for _, k := range kernels() {
-		arguments := "dst, src *byte, n int"
-		if k.affine {
-			arguments += ", scale, offset float64"
-		}
-		fmt.Fprintf(&out, "//go:noescape\nfunc %s(%s)\n\n", k.name(), arguments)
+		fmt.Fprintf(&out, "//go:noescape\nfunc %s(%s)\n\n", k.name(), k.arguments())
 	}
 	return format.Source(out.Bytes())
 }
@@ -155,17 +160,23 @@ func generateAssembly() ([]byte, error) {
 // elements twice is harmless.
 func (k kernel) write(a *assembly) {
 	in, out, group := k.from.size(), k.to.size(), k.group()
-	arguments := "dst, src *byte, n int"
-	frame := 24
+	frame := 48
 	if k.affine {
-		arguments, frame = arguments+", scale, offset float64", 40
+		frame = 64
 	}
-	a.text("// func %s(%s)\nTEXT ·%s(SB), NOSPLIT, $0-%d\n", k.name(), arguments, k.name(), frame)
-	a.op("MOVQ dst+0(FP), DI")
-	a.op("MOVQ src+8(FP), SI")
-	a.op("MOVQ n+16(FP), CX")
+	a.text("// func %s(%s)\nTEXT ·%s(SB), NOSPLIT, $0-%d\n", k.name(), k.arguments(), k.name(), frame)
+	a.op("MOVQ dst+0(FP), R8")
+	a.op("MOVQ src+8(FP), R9")
+	a.op("MOVQ n+16(FP), R10")
+	a.op("MOVQ rows+24(FP), R11")
+	a.op("MOVQ dstStep+32(FP), R12")
+	a.op("MOVQ srcStep+40(FP), R13")
 	k.constants(a)
-	a.op("SUBQ $%d, CX", group)
+	a.op("SUBQ $%d, R10", group)
+	a.text("\nrow:\n")
+	a.op("MOVQ R8, DI")
+	a.op("MOVQ R9, SI")
+	a.op("MOVQ R10, CX")
 	if !k.affine { // with the work in float64, the loop itself costs nothing
 		const unroll = 4
 		a.op("SUBQ $%d, CX", (unroll-1)*group)
@@ -184,6 +195,10 @@ func (k kernel) write(a *assembly) {
 	k.load(a, 0)
 	k.store(a, 0)
 	a.text("\ndone:\n")
+	a.op("ADDQ R12, R8")
+	a.op("ADDQ R13, R9")
+	a.op("DECQ R11")
+	a.op("JNZ row")
 	a.op("VZEROUPPER")
 	a.op("RET")
 	a.text("\n")
@@ -206,8 +221,8 @@ func (k kernel) loop(a *assembly, label string, groups int) {
 
 func (k kernel) constants(a *assembly) {
 	if k.affine {
-		a.op("VBROADCASTSD scale+24(FP), Y15")
-		a.op("VBROADCASTSD offset+32(FP), Y14")
+		a.op("VBROADCASTSD scale+48(FP), Y15")
+		a.op("VBROADCASTSD offset+56(FP), Y14")
 	}
 	if k.big {
 		a.op("VBROADCASTI128 swap%d<>(SB), Y12", k.from.bits)
