@@ -155,6 +155,10 @@ type Config struct {
 	// what HostBytes leaves, or 256 MiB where HostBytes is not given.
 	DecodedBytes int64
 
+	// BatchMemory is where batches lie: nil is memory of this process. One that
+	// others can map serves batches to them.
+	BatchMemory Memory
+
 	// Reader is how files are read: "ring" (pread into a ring), or "" for the best
 	// one there is.
 	Reader string

@@ -291,7 +291,7 @@ func (p *Pipeline) fitMemory(slots int64) error {
 
 // takeMemory takes everything at once; freeMemory gives it back.
 func (p *Pipeline) takeMemory() (err error) {
-	if p.slots, err = newSlots(p.cfg.Slots, p.limits.slot); err != nil {
+	if p.slots, err = newSlots(p.cfg.BatchMemory, p.cfg.Slots, p.limits.slot); err != nil {
 		return err
 	}
 	if p.slabs, err = allocate(p.limits.slabs); err != nil {

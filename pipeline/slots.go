@@ -41,16 +41,20 @@ func (s *slot) await() {
 // slots owns the memory of all batches. Memory of slots that are held when the
 // pipeline closes is freed with their last Release.
 type slots struct {
+	memory Memory
 	mu     sync.Mutex
 	closed bool
 	free   []*slot
 }
 
 // newSlots takes the memory of n batches of size bytes.
-func newSlots(n int, size int64) (*slots, error) {
-	s := &slots{}
+func newSlots(memory Memory, n int, size int64) (*slots, error) {
+	if memory == nil {
+		memory = anonymous{}
+	}
+	s := &slots{memory: memory}
 	for range n {
-		mem, err := allocate(size)
+		mem, err := memory.Alloc(size)
 		if err != nil {
 			return nil, errors.Join(err, s.close())
 		}
@@ -80,7 +84,7 @@ func (s *slots) give(sl *slot) {
 		return
 	}
 	sl.await()
-	free(sl.mem) //nolint:errcheck // the address is ours, munmap cannot fail
+	s.memory.Free(sl.mem) //nolint:errcheck // nobody is left to hear of it, and ours cannot fail
 	sl.mem = nil
 }
 
@@ -104,7 +108,7 @@ func (s *slots) close() error {
 	s.closed = true
 	var errs []error
 	for _, sl := range s.free {
-		errs = append(errs, free(sl.mem))
+		errs = append(errs, s.memory.Free(sl.mem))
 		sl.mem = nil
 	}
 	s.free = nil
