@@ -1,0 +1,136 @@
+package cuda
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/headrace/headrace/nd"
+)
+
+// Driver is the loaded NVIDIA driver of this process. It needs no closing.
+type Driver struct {
+	lib     library
+	version int
+}
+
+// Load loads and initialises the driver; "" is libcuda.so.1, as the system finds
+// it. The error, of kind ErrDevice, says in one line what is missing. Loading the
+// same path again is harmless.
+func Load(path string) (*Driver, error) {
+	if path == "" {
+		path = "libcuda.so.1"
+	}
+	lib, version, code, said := openLibrary(path)
+	switch {
+	case code == codeNoLibrary:
+		return nil, nd.Errorf(nd.ErrDevice, "no NVIDIA driver: %s", said)
+	case code == codeNoEntry:
+		return nil, nd.Errorf(nd.ErrDevice, "%s is no usable NVIDIA driver: it has no %s", path, said)
+	case code == codeTooOld:
+		return nil, nd.Errorf(nd.ErrDevice, "the NVIDIA driver is too old: it is of CUDA %s, needed is 12.0 or later", versionText(version))
+	case code != codeSuccess:
+		return nil, nd.Errorf(nd.ErrDevice, "the NVIDIA driver does not start: %s", startText(code))
+	}
+	d := &Driver{lib: lib, version: version}
+	count, err := d.Count()
+	if err == nil && count == 0 {
+		err = nd.Errorf(nd.ErrDevice, "the NVIDIA driver does not start: %s", startText(100))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// startText explains a status of cuInit; there is no table to ask for names yet.
+func startText(code int) string {
+	switch code {
+	case 34:
+		return "the library is the toolkit's stub"
+	case 46:
+		return "the GPU is unavailable, another process may use it alone"
+	case 100:
+		return "it sees no GPU (CUDA_VISIBLE_DEVICES may hide it)"
+	case 802:
+		return "the system is not ready, nvidia-fabricmanager may not run"
+	case 803:
+		return "library and kernel module are of different versions"
+	case 804:
+		return "the compatibility package does not support this GPU"
+	}
+	return "CUDA error " + strconv.Itoa(code)
+}
+
+// versionText writes 12080 as 12.8.
+func versionText(version int) string {
+	return strconv.Itoa(version/1000) + "." + strconv.Itoa(version%1000/10)
+}
+
+// Version is the newest CUDA version that the driver knows: 12080 is 12.8.
+func (d *Driver) Version() int { return d.version }
+
+// Count says how many devices the process may use.
+func (d *Driver) Count() (int, error) {
+	var w words
+	if code := d.lib.call(0, opDeviceCount, &w, nil); code != codeSuccess {
+		return 0, d.fail(code, "counting devices")
+	}
+	return int(w[0]), nil
+}
+
+// Find gives the ordinal of a device named by its number ("0") or by its UUID as
+// nvidia-smi prints it ("GPU-...", "MIG-..."); the start of a UUID is enough
+// where only one device has it.
+func (d *Driver) Find(name string) (int, error) {
+	count, err := d.Count()
+	if err != nil {
+		return 0, err
+	}
+	if n, err := strconv.Atoi(name); err == nil {
+		if n < 0 || n >= count {
+			return 0, nd.Errorf(nd.ErrDevice, "no GPU %d: there are %d (counted from 0)", n, count)
+		}
+		return n, nil
+	}
+	return d.findUUID(name, count)
+}
+
+func (d *Driver) findUUID(name string, count int) (int, error) {
+	digits, ok := uuidDigits(name)
+	if !ok {
+		return 0, nd.Errorf(nd.ErrConfig, "device %q: want a number, GPU-<uuid> or MIG-<uuid>", name)
+	}
+	found := -1
+	for i := range count {
+		info, err := d.Describe(i)
+		if err != nil {
+			return 0, err
+		}
+		if own, _ := uuidDigits(info.UUID); !strings.HasPrefix(own, digits) {
+			continue
+		}
+		if found >= 0 {
+			return 0, nd.Errorf(nd.ErrConfig, "device %q: GPU %d and %d both begin so", name, found, i)
+		}
+		found = i
+	}
+	if found < 0 {
+		return 0, nd.Errorf(nd.ErrDevice, "no GPU %s among the %d that the process may use", name, count)
+	}
+	return found, nil
+}
+
+// uuidDigits takes the prefix and the dashes from a UUID. The driver does not say
+// whether a device is a whole GPU or an instance of one (MIG), so both prefixes
+// are taken for every device.
+func uuidDigits(name string) (string, bool) {
+	rest, ok := strings.CutPrefix(name, "GPU-")
+	if !ok {
+		rest, ok = strings.CutPrefix(name, "MIG-")
+	}
+	digits := strings.ToLower(strings.ReplaceAll(rest, "-", ""))
+	if !ok || digits == "" || len(digits) > 32 || strings.Trim(digits, "0123456789abcdef") != "" {
+		return "", false
+	}
+	return digits, true
+}
