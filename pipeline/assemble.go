@@ -47,6 +47,15 @@ func (t *nest) build(axes []axis, f *fieldLayout, srcStride []int64) {
 	}
 }
 
+// elements is how many the whole copy has.
+func (t *nest) elements() int64 {
+	n := int64(1)
+	for _, l := range t.loops[:t.rank] {
+		n *= int64(l.n)
+	}
+	return n
+}
+
 // row takes the innermost loop off the nest: the row of the copy. Where that is
 // not contiguous in the destination the row is one element.
 func (t *nest) row(elem int64) loop {

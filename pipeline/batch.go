@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"github.com/headrace/headrace/nd"
@@ -26,6 +27,9 @@ type Tensor struct {
 	// Data is the memory of the tensor on the host, little-endian, valid until the
 	// batch's last Release. It is nil where the batch lies on a GPU.
 	Data []byte
+	// Address is where the tensor lies on the GPU of a batch there, else 0. It is a
+	// multiple of 256.
+	Address uint64
 }
 
 // Batch is a finished batch in one slot of the pipeline. It starts with one
@@ -40,6 +44,7 @@ type Batch struct {
 	slot    *slot // nil for a batch of no samples
 	refs    atomic.Int32
 	free    func(*Batch)
+	record  func(stream uintptr) (Event, error) // nil on the host
 }
 
 // Tensor is the field of that name; it panics never: an unknown name gives a
@@ -62,7 +67,11 @@ func (b *Batch) TensorAt(i int) Tensor {
 	for k, e := range f.shape {
 		t.Shape[1+k] = int64(e)
 	}
-	if b.slot != nil {
+	switch {
+	case b.slot == nil:
+	case b.slot.addr != 0:
+		t.Address = uint64(b.slot.addr) + uint64(f.offset)
+	default:
 		t.Data = b.slot.mem[f.offset : f.offset+n*f.sampleBytes]
 	}
 	return t
@@ -122,6 +131,21 @@ func (b *Batch) Release(after Event) error {
 			return nil
 		}
 	}
+}
+
+// ReleaseOn is Release after the work that a stream of the batch's GPU has been
+// given so far: the slot is not written again before that is done, and nobody
+// waits on the host. The stream is a CUstream; 0 and 1 are the legacy default
+// stream, 2 the default stream of the calling thread. On the host it is Release.
+func (b *Batch) ReleaseOn(stream uintptr) error {
+	if b.record == nil || b.slot == nil {
+		return b.Release(nil)
+	}
+	after, err := b.record(stream)
+	if err != nil {
+		return errors.Join(err, b.Release(nil))
+	}
+	return b.Release(after)
 }
 
 // fieldLayout is where a field lies within a slot.

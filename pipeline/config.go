@@ -159,6 +159,8 @@ type Config struct {
 	// others can map serves batches to them.
 	BatchMemory Memory
 
+	driver string // libcuda's path, for tests
+
 	// Reader is how files are read: "ring" (pread into a ring), or "" for the best
 	// one there is.
 	Reader string
@@ -238,14 +240,17 @@ func (f *Field) validate(v *violations, at string, arrays int) {
 }
 
 func (d Device) check() error {
-	if d == "" || d == "cpu" {
+	if _, gpu := d.ordinal(); gpu || d == "" || d == "cpu" {
 		return nil
 	}
-	n, ok := strings.CutPrefix(string(d), "cuda:")
-	if i, err := strconv.Atoi(n); ok && err == nil && i >= 0 {
-		return errors.New("this build has no GPU engine yet: use \"cpu\"")
-	}
 	return fmt.Errorf("%q is neither \"cpu\" nor \"cuda:N\"", string(d))
+}
+
+// ordinal is the number of the GPU; false for the CPU.
+func (d Device) ordinal() (int, bool) {
+	n, ok := strings.CutPrefix(string(d), "cuda:")
+	i, err := strconv.Atoi(n)
+	return i, ok && err == nil && i >= 0
 }
 
 // violations collects what is wrong with a config.

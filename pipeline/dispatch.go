@@ -3,6 +3,7 @@ package pipeline
 import (
 	"time"
 
+	"github.com/headrace/headrace/cuda/kernels"
 	"github.com/headrace/headrace/nd"
 )
 
@@ -56,12 +57,9 @@ func (s *scheduler) form() *wave {
 
 // fits reports whether a wave may take more.
 func (s *scheduler) fits(w *wave) bool {
-	return w.decoded < s.p.capacity.waveBytes && w.encoded < s.p.limits.waveSlab && len(w.chunks) < maxWaveChunks
+	c := &s.p.capacity
+	return w.decoded < c.decoded && w.unpacked < c.unpacked && w.encoded < s.p.limits.waveSlab && len(w.chunks) < c.chunks
 }
-
-// maxWaveChunks bounds a wave of tiny chunks, so that its bookkeeping stays in
-// the cache of a core.
-const maxWaveChunks = 4096
 
 // ends reports whether the wave must not go on with this batch: under ReuseBatch a
 // chunk is shared within a batch and no further.
@@ -246,6 +244,9 @@ func (s *scheduler) putChunk(w *wave, u *use, c waveChunk) {
 		c.skip, c.size = u.lo, u.hi-u.lo
 	}
 	w.decoded += c.size
+	if r.method == kernels.Host && c.source == fromSlab {
+		w.unpacked += c.size
+	}
 	w.chunks = append(w.chunks, c)
 }
 

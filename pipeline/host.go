@@ -18,6 +18,9 @@ import (
 type host struct {
 	p     *Pipeline
 	began time.Time // the workers' clock starts here
+
+	decoded []byte // the arena of kept chunks
+
 	mu    sync.Mutex
 	work  *sync.Cond
 	queue []*wave // submitted, with tasks left
@@ -193,7 +196,7 @@ func (k *worker) bytesOf(c *waveChunk) ([]byte, error) {
 			return nil, err
 		}
 		k.lap() // waiting is nobody's work
-		return k.h.p.decoded[c.blockOff : c.blockOff+c.size], nil
+		return k.h.decoded[c.blockOff : c.blockOff+c.size], nil
 	}
 	if c.err != nil { // it could not be read
 		k.h.settle(c, c.err)
@@ -215,7 +218,7 @@ func (k *worker) decodeChunk(c *waveChunk) ([]byte, error) {
 	}
 	var kept []byte
 	if c.keep {
-		kept = k.h.p.decoded[c.blockOff : c.blockOff+c.size : c.blockOff+c.size]
+		kept = k.h.decoded[c.blockOff : c.blockOff+c.size : c.blockOff+c.size]
 	}
 	dst := kept
 	if !c.recipe.raw && (!c.keep || c.size <= nearBytes) {

@@ -24,18 +24,6 @@ type limits struct {
 const (
 	mib = int64(1) << 20
 
-	// hostWave is the decoded size of a wave on the host: a few milliseconds of
-	// work for two cores, so that the first batch is early and a wave's bookkeeping
-	// is small beside it.
-	hostWave = 8 * mib
-	// hostWaves are in flight: one being decoded, one read, two in line for when a
-	// read takes longer than a decode.
-	hostWaves = 4
-	// slabBytes is the ring's size where chunks are small: the waves in flight and
-	// room for chunks that do not compress.
-	slabBytes = 64 * mib
-	// decodedBytes is the decoded cache where HostBytes is not given.
-	decodedBytes = 256 * mib
 	// indexBytes holds the indexes of thousands of shards of 256 chunks.
 	indexBytes = 16 * mib
 	// maxIndexBytes is the largest index of one shard, of four million chunks. More
@@ -44,8 +32,6 @@ const (
 	// laterChunk is the least room for a decoded chunk, so that most arrays can be
 	// added after Open: 64^3 elements of 8 bytes.
 	laterChunk = 2 * mib
-	// codecScratch is what a decoder keeps for itself, a zstd window aside.
-	codecScratch = 1 * mib
 )
 
 // room is the number of samples that are in the inbox or in the window at most. The
@@ -68,16 +54,8 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// layOut places the fields in a slot, pairs arrays with fields and divides the
-// memory.
+// layOut places the fields in a slot and pairs arrays with fields.
 func (p *Pipeline) layOut() error {
-	if err := p.layOutFields(); err != nil {
-		return err
-	}
-	return p.divideMemory()
-}
-
-func (p *Pipeline) layOutFields() error {
 	var errs []error
 	for i := range p.cfg.Fields {
 		f, err := p.layOutField(&p.cfg.Fields[i], p.limits.slot)
@@ -239,80 +217,13 @@ func (c *Field) affine(array int) *codec.Affine {
 	return &codec.Affine{Scale: pick(c.Scale, 1), Offset: pick(c.Offset, 0)}
 }
 
-// divideMemory shares HostBytes out: first what the work cannot do without, then
-// the decoded cache with what is left.
-func (p *Pipeline) divideMemory() error {
-	c, l := &p.cfg, &p.limits
-	l.chunk = laterChunk
+// largestChunk is the most decoded bytes of a chunk that the pipeline has room for.
+func (p *Pipeline) largestChunk() int64 {
+	n := laterChunk
 	for _, a := range *p.arrays.Load() {
 		if r := a.layout.recipe; !r.raw {
-			l.chunk = max(l.chunk, r.size)
+			n = max(n, r.size)
 		}
 	}
-	// A codec chain of several stages needs a second buffer of a chunk's size.
-	l.scratch = int64(c.Workers) * (2*l.chunk + codecScratch)
-	l.slabs = max(slabBytes, 2*l.chunk+maxRead)
-	l.index = indexBytes
-	p.capacity = capacity{waveBytes: hostWave, waves: hostWaves}
-	slots := int64(c.Slots) * l.slot
-	if c.HostBytes == 0 {
-		l.decoded = c.DecodedBytes
-		if l.decoded == 0 {
-			l.decoded = decodedBytes
-		}
-	} else if err := p.fitMemory(slots); err != nil {
-		return err
-	}
-	if c.Reuse == ReuseNone {
-		l.decoded = 0
-	}
-	l.waveSlab = l.slabs / (hostWaves + 1)
-	p.counts.hostBytes.Store(slots + l.scratch + l.slabs + l.index + l.decoded)
-	return nil
-}
-
-// fitMemory shrinks the ring, and gives the cache what HostBytes leaves.
-func (p *Pipeline) fitMemory(slots int64) error {
-	c, l := &p.cfg, &p.limits
-	least := max(2*l.chunk, maxRead)
-	l.slabs = max(least, min(l.slabs, c.HostBytes/8))
-	l.index = min(l.index, max(mib, c.HostBytes/32))
-	need := slots + l.scratch + l.slabs + l.index
-	if need+c.DecodedBytes > c.HostBytes {
-		return nd.Errorf(nd.ErrBudget, "HostBytes %d is too little: %d slots of %d bytes, scratch for %d workers %d, ring %d, indexes %d and DecodedBytes %d need %d; raise it, or lower Slots, BatchSize or Workers",
-			c.HostBytes, c.Slots, l.slot, c.Workers, l.scratch, l.slabs, l.index, c.DecodedBytes, need+c.DecodedBytes)
-	}
-	l.decoded = c.DecodedBytes
-	if l.decoded == 0 {
-		l.decoded = c.HostBytes - need
-	}
-	return nil
-}
-
-// takeMemory takes everything at once; freeMemory gives it back.
-func (p *Pipeline) takeMemory() (err error) {
-	if p.slots, err = newSlots(p.cfg.BatchMemory, p.cfg.Slots, p.limits.slot); err != nil {
-		return err
-	}
-	if p.slabs, err = allocate(p.limits.slabs); err != nil {
-		return err
-	}
-	p.decoded, err = allocate(p.limits.decoded)
-	return err
-}
-
-func (p *Pipeline) freeMemory() error {
-	var errs []error
-	if p.slots != nil {
-		errs = append(errs, p.slots.close())
-	}
-	errs = append(errs, free(p.slabs), free(p.decoded))
-	p.slabs, p.decoded = nil, nil
-	for _, a := range *p.arrays.Load() {
-		if a.owned {
-			errs = append(errs, a.store.Close())
-		}
-	}
-	errs = append(errs, p.files.Close())
-	return errors.Join(errs...)
+	return n
 }

@@ -32,9 +32,8 @@ type Pipeline struct {
 	inbox   *inbox
 	out     *outlet
 	slots   *slots
-	slabs   []byte
-	decoded []byte
-	tasks   *tasks
+	slabs   []byte // the ring that the readers fill
+	tasks   *queue[task]
 	backend backend
 	sched   *scheduler
 	running sync.WaitGroup
@@ -58,10 +57,14 @@ func Open(ctx context.Context, cfg Config) (*Pipeline, error) {
 	cfg.setDefaults()
 	p := &Pipeline{cfg: cfg, files: store.NewDescriptors(0)}
 	for _, step := range []func() error{
-		func() error { return p.openArrays(ctx) }, p.layOut, p.takeMemory,
+		func() error { return p.openArrays(ctx) },
+		func() (err error) { p.backend, err = newBackend(p); return err },
+		p.layOut,
+		func() error { return p.backend.divide() },
+		func() error { return p.backend.take() },
 	} {
 		if err := step(); err != nil {
-			return nil, errors.Join(err, p.freeMemory())
+			return nil, errors.Join(err, p.free())
 		}
 	}
 	p.start()
@@ -73,9 +76,8 @@ func (p *Pipeline) start() {
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.inbox = newInbox(p.cfg.room())
 	p.out = newOutlet()
-	p.tasks = newTasks()
-	p.backend = newHost(p)
-	s := &scheduler{p: p, table: newTable(p.cfg.Reuse, int64(len(p.decoded)), &p.counts), slabs: newArena(int64(len(p.slabs)))}
+	p.tasks = newQueue[task]()
+	s := &scheduler{p: p, table: newTable(p.cfg.Reuse, p.limits.decoded, &p.counts), slabs: newArena(int64(len(p.slabs)))}
 	s.locator = newLocator(p.limits.index, &p.counts, s.request)
 	p.sched = s
 	for range p.cfg.Readers {
@@ -223,9 +225,25 @@ func (p *Pipeline) Close() error {
 		p.running.Wait()
 		p.adding.Lock()
 		defer p.adding.Unlock()
-		p.closed = p.freeMemory()
+		p.closed = p.free()
 	})
 	return p.closed
+}
+
+// free gives back what Open took, as far as it came.
+func (p *Pipeline) free() error {
+	var errs []error
+	if p.backend != nil {
+		errs = append(errs, p.backend.free())
+	}
+	if list := p.arrays.Load(); list != nil {
+		for _, a := range *list {
+			if a.owned {
+				errs = append(errs, a.store.Close())
+			}
+		}
+	}
+	return errors.Join(append(errs, p.files.Close())...)
 }
 
 // shut is called by the scheduler when it ends.

@@ -510,7 +510,7 @@ func TestRetainAfterReleaseDoesNothing(t *testing.T) {
 		t.Errorf("Release after the last: %v, want nd.ErrClosed", err)
 	}
 	release(t, next(t, p))
-	if n := len(p.slots.free); n != 1 {
+	if n := len(p.slots.idle); n != 1 {
 		t.Errorf("%d free slots of 1", n)
 	}
 }
@@ -543,7 +543,7 @@ func TestSlotWaitsForEveryConsumer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	mem := p.slots.free[0].mem
+	mem := p.slots.idle[0].mem
 	pushBatch(t, p, at(4, 7, 9), at(5, 8, 9), at(6, 9, 9), at(7, 10, 9))
 	for _, g := range gates[:2] {
 		<-g.waited

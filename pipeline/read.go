@@ -3,7 +3,6 @@ package pipeline
 import (
 	"cmp"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/headrace/headrace/codec"
@@ -84,57 +83,6 @@ type task struct {
 	object *object
 	wave   *wave
 	read   int
-}
-
-// tasks is the queue from the scheduler to the readers. Putting a task never
-// waits, so that a slow store does not hold up the scheduler. It is bounded all
-// the same: by the reads of the waves in flight and by the objects that the
-// look-ahead waits for.
-type tasks struct {
-	mu     sync.Mutex
-	some   *sync.Cond // there is a task, or there will be none
-	queue  []task
-	taken  int // of queue
-	closed bool
-}
-
-func newTasks() *tasks {
-	q := &tasks{}
-	q.some = sync.NewCond(&q.mu)
-	return q
-}
-
-func (q *tasks) put(t task) {
-	q.mu.Lock()
-	q.queue = append(q.queue, t)
-	q.mu.Unlock()
-	q.some.Signal()
-}
-
-// take waits for a task; false when the tasks are closed.
-func (q *tasks) take() (task, bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for q.taken == len(q.queue) && !q.closed {
-		q.some.Wait()
-	}
-	if q.closed {
-		return task{}, false
-	}
-	t := q.queue[q.taken]
-	q.queue[q.taken] = task{}
-	if q.taken++; q.taken == len(q.queue) {
-		q.queue, q.taken = q.queue[:0], 0
-	}
-	return t, true
-}
-
-// close ends the readers. What is still queued is left undone.
-func (q *tasks) close() {
-	q.mu.Lock()
-	q.closed = true
-	q.mu.Unlock()
-	q.some.Broadcast()
 }
 
 // readTasks is the loop of one reader. It ends when the tasks are closed.

@@ -16,7 +16,9 @@ type recipe struct {
 	array  string // URI, for messages
 	stages []zarr.Codec
 	chain  *codec.Chain
-	raw    bool // no stage: the stored bytes are the elements
+	raw    bool  // no stage: the stored bytes are the elements
+	method uint8 // of a device that decodes: kernels.Copy, LZ4, ..., or Host
+	apart  uint8 // size of the elements whose bytes lie apart, for kernels.Unshuffle
 	elem   nd.DType
 	big    bool
 	size   int64   // decoded bytes of a chunk
@@ -54,6 +56,7 @@ func compile(uri string, a *zarr.Array, verify bool) (*recipe, error) {
 		return nil, err
 	}
 	r.raw = len(stages) == 0
+	r.method, r.apart = r.deviceMethod(len(stages))
 	if !r.raw && r.size > math.MaxInt32 {
 		return nil, nd.Errorf(nd.ErrUnsupported, "chunks of %v elements of %s decode to more than 2 GiB", leaf.Chunk, r.elem)
 	}
@@ -110,8 +113,11 @@ func strides(chunk []int64, order []int, size int64) []int64 {
 
 // conversion turns the elements of one recipe into those of one field.
 type conversion struct {
-	from, to int // bytes an element
-	plane    codec.ConvertPlane
+	elem, out nd.DType
+	big       bool
+	affine    *codec.Affine
+	from, to  int // bytes an element
+	plane     codec.ConvertPlane
 	// fill is the array's fill value as an element of the field: it is data like
 	// any other, so scaled alike.
 	fill []byte
@@ -126,7 +132,7 @@ func newConversion(r *recipe, to nd.DType, affine *codec.Affine) (*conversion, e
 	if err != nil {
 		return nil, err
 	}
-	c := &conversion{from: r.elem.Size(), to: to.Size(), plane: plane, fill: make([]byte, to.Size())}
+	c := &conversion{elem: r.elem, out: to, big: r.big, affine: affine, from: r.elem.Size(), to: to.Size(), plane: plane, fill: make([]byte, to.Size())}
 	native(c.fill, r.fill, 1)
 	return c, nil
 }

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+
+	"github.com/headrace/headrace/cuda"
 )
 
 // slot is the memory of one batch. It is free, in the making, or held.
 type slot struct {
-	mem []byte
+	mem  []byte   // on the host
+	addr cuda.Ptr // on a device
 
 	dirty atomic.Bool // after holds events
 	mu    sync.Mutex
@@ -23,6 +26,16 @@ func (s *slot) owe(after Event) {
 	s.dirty.Store(true)
 }
 
+// take gives the events and forgets them.
+func (s *slot) take() []Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	after := s.after
+	s.after = nil
+	s.dirty.Store(false)
+	return after
+}
+
 // await waits until the last consumers' work on the memory is done.
 func (s *slot) await() {
 	if !s.dirty.Load() {
@@ -32,34 +45,54 @@ func (s *slot) await() {
 	defer s.mu.Unlock()
 	for _, after := range s.after {
 		after.Wait() //nolint:errcheck // a lost device has no more use of the memory either
+		if e, ok := after.(*pooledEvent); ok {
+			e.pool.put(e)
+		}
 	}
 	clear(s.after)
 	s.after = s.after[:0]
 	s.dirty.Store(false)
 }
 
+// slotMemory is where slots lie.
+type slotMemory interface {
+	alloc(n int64) (*slot, error)
+	free(*slot) error
+	// done is called when every slot was freed.
+	done() error
+}
+
+// hostSlots lie in memory of the host.
+type hostSlots struct{ memory Memory }
+
+func (h hostSlots) alloc(n int64) (*slot, error) {
+	mem, err := h.memory.Alloc(n)
+	return &slot{mem: mem}, err
+}
+
+func (h hostSlots) free(s *slot) error { return h.memory.Free(s.mem) }
+func (h hostSlots) done() error        { return nil }
+
 // slots owns the memory of all batches. Memory of slots that are held when the
 // pipeline closes is freed with their last Release.
 type slots struct {
-	memory Memory
+	memory slotMemory
 	mu     sync.Mutex
 	closed bool
-	free   []*slot
+	idle   []*slot
+	left   int // not freed
 }
 
 // newSlots takes the memory of n batches of size bytes.
-func newSlots(memory Memory, n int, size int64) (*slots, error) {
-	if memory == nil {
-		memory = anonymous{}
-	}
+func newSlots(memory slotMemory, n int, size int64) (*slots, error) {
 	s := &slots{memory: memory}
 	for range n {
-		mem, err := memory.Alloc(size)
+		sl, err := memory.alloc(size)
 		if err != nil {
 			return nil, errors.Join(err, s.close())
 		}
-		sl := &slot{mem: mem}
-		s.free = append(s.free, sl)
+		s.idle = append(s.idle, sl)
+		s.left++
 	}
 	return s, nil
 }
@@ -68,12 +101,12 @@ func newSlots(memory Memory, n int, size int64) (*slots, error) {
 func (s *slots) take() *slot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := len(s.free)
+	n := len(s.idle)
 	if n == 0 || s.closed {
 		return nil
 	}
-	sl := s.free[n-1]
-	s.free = s.free[:n-1]
+	sl := s.idle[n-1]
+	s.idle = s.idle[:n-1]
 	return sl
 }
 
@@ -84,8 +117,19 @@ func (s *slots) give(sl *slot) {
 		return
 	}
 	sl.await()
-	s.memory.Free(sl.mem) //nolint:errcheck // nobody is left to hear of it, and ours cannot fail
-	sl.mem = nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop(sl) //nolint:errcheck // nobody is left to hear of it
+}
+
+// drop frees a slot.
+func (s *slots) drop(sl *slot) error {
+	err := s.memory.free(sl)
+	sl.mem, sl.addr = nil, 0
+	if s.left--; s.left == 0 {
+		err = errors.Join(err, s.memory.done())
+	}
+	return err
 }
 
 // keep puts a slot among the free ones; false after close.
@@ -93,7 +137,7 @@ func (s *slots) keep(sl *slot) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
-		s.free = append(s.free, sl)
+		s.idle = append(s.idle, sl)
 	}
 	return !s.closed
 }
@@ -107,10 +151,9 @@ func (s *slots) close() error {
 	}
 	s.closed = true
 	var errs []error
-	for _, sl := range s.free {
-		errs = append(errs, s.memory.Free(sl.mem))
-		sl.mem = nil
+	for _, sl := range s.idle {
+		errs = append(errs, s.drop(sl))
 	}
-	s.free = nil
+	s.idle = nil
 	return errors.Join(errs...)
 }

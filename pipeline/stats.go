@@ -27,15 +27,16 @@ type Stats struct {
 	SlotWait Stage // times a batch waited for a free slot
 	NextWait Stage // times Next waited for a batch
 
-	Samples, Batches            int64
-	SamplesFailed               int64
-	Waves                       int64
-	ChunkUses                   int64 // (sample, chunk) pairs
-	ChunksDecoded               int64
-	ChunksReused                int64 // uses served by a chunk decoded before
-	ChunksMissing               int64 // uses of chunks that are not stored: fill value
-	IndexHits, IndexMisses      int64
-	HostBytes, PeakDecodedBytes int64 // taken at Open; most of the decoded cache in use
+	Samples, Batches       int64
+	SamplesFailed          int64
+	Waves                  int64
+	ChunkUses              int64 // (sample, chunk) pairs
+	ChunksDecoded          int64
+	ChunksReused           int64 // uses served by a chunk decoded before
+	ChunksMissing          int64 // uses of chunks that are not stored: fill value
+	IndexHits, IndexMisses int64
+	HostBytes, DeviceBytes int64 // taken at Open
+	PeakDecodedBytes       int64 // most of the decoded cache in use
 }
 
 // Stages lists the stages in the order of the data.
@@ -80,9 +81,9 @@ func (c *stageCounter) stage(name string) Stage {
 type counters struct {
 	plan, locate, read, decode, assemble, slotWait, nextWait stageCounter
 
-	samples, batches, failed, waves             atomic.Int64
-	uses, decoded, reused, missing              atomic.Int64
-	indexHits, indexMisses, hostBytes, peakUsed atomic.Int64
+	samples, batches, failed, waves                          atomic.Int64
+	uses, decoded, reused, missing                           atomic.Int64
+	indexHits, indexMisses, hostBytes, deviceBytes, peakUsed atomic.Int64
 }
 
 func (c *counters) snapshot() Stats {
@@ -93,6 +94,6 @@ func (c *counters) snapshot() Stats {
 		Samples: c.samples.Load(), Batches: c.batches.Load(), SamplesFailed: c.failed.Load(), Waves: c.waves.Load(),
 		ChunkUses: c.uses.Load(), ChunksDecoded: c.decoded.Load(), ChunksReused: c.reused.Load(), ChunksMissing: c.missing.Load(),
 		IndexHits: c.indexHits.Load(), IndexMisses: c.indexMisses.Load(),
-		HostBytes: c.hostBytes.Load(), PeakDecodedBytes: c.peakUsed.Load(),
+		HostBytes: c.hostBytes.Load(), DeviceBytes: c.deviceBytes.Load(), PeakDecodedBytes: c.peakUsed.Load(),
 	}
 }

@@ -131,7 +131,7 @@ func (t *table) keep(e *entry, size int64) bool {
 		if block, off, ok := t.arena.alloc(size); ok {
 			e.block, e.off = block, off
 			e.latch.state.Store(0)
-			e.latch.err = nil
+			e.latch.err, e.latch.repaired = nil, 0
 			t.counts.peakUsed.Store(max(t.counts.peakUsed.Load(), t.arena.used))
 			return true
 		}

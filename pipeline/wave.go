@@ -3,6 +3,8 @@ package pipeline
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/headrace/headrace/cuda"
 )
 
 // A wave is the unit of work between the planner and a backend: chunks to fetch
@@ -18,6 +20,7 @@ type wave struct {
 	moves  []move
 
 	encoded, decoded int64 // bytes
+	unpacked         int64 // decoded bytes that a device leaves to the host
 	padding          int   // jobs without a chunk
 
 	// The scheduler's and the readers' part.
@@ -31,9 +34,10 @@ type wave struct {
 	touched   []*batchState
 	began     time.Time
 
-	// The host backend's part.
+	// The backends' part.
 	claimed int          // tasks handed out
 	undone  atomic.Int32 // tasks not finished
+	stage   *stage       // the device's memory for the wave
 }
 
 // source is where the bytes of a chunk come from.
@@ -69,6 +73,11 @@ type waveChunk struct {
 	firstJob int32
 	err      error // why the chunk could not be read or decoded
 
+	// The device backend's part: where the decoded bytes are or will be, and where
+	// the host leaves them if it decodes.
+	at     cuda.Ptr
+	packed int64
+
 	// The planner's and the readers' part.
 	entry  *entry
 	object *object
@@ -100,28 +109,13 @@ type move struct {
 	from, to int32
 }
 
-// latch is set once a kept chunk was decoded; err says how.
+// latch is set once a kept chunk was decoded; err says how. On a device, whose
+// waves end in order, repaired is the last wave that may have read the chunk
+// before the host had to repair it.
 type latch struct {
-	state atomic.Uint32 // 0 not yet, 1 done
-	err   error         // valid once state is 1
-}
-
-// backend executes waves. It reports each one back once, from any goroutine, by
-// inbox.putDone.
-type backend interface {
-	// start starts the backend's goroutines.
-	start()
-	// submit takes a wave whose bytes are all in place. Waves come in the order in
-	// which they were planned. It does not block.
-	submit(*wave)
-	// close stops the backend's goroutines after the waves in hand are done.
-	close()
-}
-
-// capacity is what a backend wants of its waves.
-type capacity struct {
-	waveBytes int64 // decoded bytes a wave should have
-	waves     int   // in flight
+	state    atomic.Uint32 // 0 not yet, 1 done
+	err      error         // valid once state is 1
+	repaired int64
 }
 
 // fail records why chunk i cannot be used.
@@ -141,6 +135,6 @@ func (w *wave) reset() {
 	clear(w.touched)
 	w.chunks, w.jobs, w.axes, w.moves = w.chunks[:0], w.jobs[:0], w.axes[:0], w.moves[:0]
 	w.loose, w.reads, w.touched = w.loose[:0], w.reads[:0], w.touched[:0]
-	w.encoded, w.decoded, w.padding = 0, 0, 0
-	w.slab, w.slabOff, w.slabBytes, w.ready, w.claimed = 0, 0, 0, false, 0
+	w.encoded, w.decoded, w.unpacked, w.padding = 0, 0, 0, 0
+	w.slab, w.slabOff, w.slabBytes, w.ready, w.claimed, w.stage = 0, 0, 0, false, 0, nil
 }

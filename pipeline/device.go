@@ -1,0 +1,263 @@
+package pipeline
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headrace/headrace/codec"
+	"github.com/headrace/headrace/cuda"
+	"github.com/headrace/headrace/cuda/kernels"
+	"github.com/headrace/headrace/nd"
+)
+
+// device is the backend on a GPU. A wave passes through
+//
+//	submit     gives it its stage, its memory on the device
+//	workers    decode on the host what has no kernel
+//	issuer     hands copies, decode and assemble to two streams, in the order of
+//	           the waves                                        (device_issue.go)
+//	settler    waits for the wave's event, looks at the statuses of its chunks and
+//	           mends what the host can                          (device_settle.go)
+//
+// One stream copies to the device, the other computes, so that the copies of a
+// wave overlap with the kernels of the one before. Waves end in the order in which
+// they were issued.
+type device struct {
+	p       *Pipeline
+	gpu     *cuda.Device
+	module  *cuda.Module
+	kernel  struct{ assemble, decode, gather cuda.Function }
+	grid    struct{ assemble, decode int } // most blocks of a launch
+	copies  *cuda.Stream
+	compute *cuda.Stream
+	events  *eventPool
+
+	memory  cuda.Ptr // the decoded cache and the stages, one allocation
+	decoded cuda.Ptr // arena of kept chunks
+	mender  *stage   // the settler's own, for a chunk at a time
+	stages  []*stage // of the waves in flight
+	mu      sync.Mutex
+	idle    []*stage // of these, without a wave
+
+	todo      *queue[unpackTask]
+	submitted chan *wave
+	issued    chan *wave
+	latest    atomic.Int64 // number of the last wave that was issued
+	stop      chan struct{}
+	running   sync.WaitGroup
+}
+
+// openDevice gets hold of the GPU: what is missing there is found before memory is
+// divided.
+func openDevice(p *Pipeline, ordinal int) (_ backend, err error) {
+	d := &device{p: p, todo: newQueue[unpackTask](), stop: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.free())
+		}
+	}()
+	driver, err := cuda.Load(p.cfg.driver)
+	if err != nil {
+		return nil, err
+	}
+	if d.gpu, err = driver.Open(ordinal); err != nil {
+		return nil, err
+	}
+	if d.module, err = d.gpu.LoadModule(kernels.Images()); err != nil {
+		return nil, err
+	}
+	for name, f := range map[string]*cuda.Function{
+		kernels.Assemble: &d.kernel.assemble, kernels.Decode: &d.kernel.decode, kernels.Gather: &d.kernel.gather,
+	} {
+		if *f, err = d.module.Function(name); err != nil {
+			return nil, err
+		}
+	}
+	if d.grid.assemble, err = d.blocks(d.kernel.assemble, kernels.AssembleBlock); err != nil {
+		return nil, err
+	}
+	if d.grid.decode, err = d.blocks(d.kernel.decode, kernels.DecodeBlock); err != nil {
+		return nil, err
+	}
+	// Low priority: where the trainer's kernels wait for room, ours come second.
+	if d.copies, err = d.gpu.NewStream(cuda.LowPriority); err != nil {
+		return nil, err
+	}
+	if d.compute, err = d.gpu.NewStream(cuda.LowPriority); err != nil {
+		return nil, err
+	}
+	d.events = &eventPool{gpu: d.gpu}
+	return d, nil
+}
+
+// blocks is the number of blocks that run at once on the multiprocessors that the
+// config gives us: more in a launch would only queue up.
+func (d *device) blocks(f cuda.Function, threads int) (int, error) {
+	sms := d.gpu.Info().SMs
+	if n := d.p.cfg.SMs; n > 0 {
+		sms = min(sms, n)
+	}
+	each, err := f.BlocksPerSM(threads, 0)
+	return max(1, sms*each), err
+}
+
+func (d *device) start() {
+	d.submitted = make(chan *wave, len(d.stages))
+	d.issued = make(chan *wave, len(d.stages))
+	for range d.p.cfg.Workers {
+		d.running.Go(d.unpackTasks)
+	}
+	d.running.Go(d.issueWaves)
+	d.running.Go(d.settleWaves)
+}
+
+// submit finds a stage for the wave, which there is for every wave in flight, and
+// asks the workers for what they must decode.
+func (d *device) submit(w *wave) {
+	d.mu.Lock()
+	n := len(d.idle)
+	w.stage, d.idle = d.idle[n-1], d.idle[:n-1]
+	d.mu.Unlock()
+	tasks := w.assignPacked()
+	w.undone.Store(tasks + 1)
+	for i := range w.chunks {
+		if w.chunks[i].packed >= 0 {
+			d.todo.put(unpackTask{w, i})
+		}
+	}
+	d.unpacked(w)
+	d.submitted <- w
+}
+
+// assignPacked gives the chunks that the host decodes their places in the stage:
+// those without a kernel, and all where the stored bytes do not fit the stage (they
+// are larger than the chunks that they stand for).
+func (w *wave) assignPacked() (tasks int32) {
+	var at int64
+	for i := range w.chunks {
+		c := &w.chunks[i]
+		c.packed = -1
+		if c.source != fromSlab || c.err != nil || c.recipe.method != kernels.Host && w.slabBytes <= w.stage.encoded {
+			continue
+		}
+		c.packed = at
+		at += align(c.size)
+		tasks++
+	}
+	return tasks
+}
+
+// unpacked counts a task of the wave; with the last one it may be issued.
+func (d *device) unpacked(w *wave) {
+	if w.undone.Add(-1) == 0 {
+		w.stage.ready <- struct{}{}
+	}
+}
+
+// close ends the goroutines. No wave is in hand then, unless the pipeline failed.
+func (d *device) close() {
+	close(d.stop)
+	d.todo.close()
+	d.running.Wait()
+}
+
+// record is an event on a consumer's stream.
+func (d *device) record(stream uintptr) (Event, error) { return d.events.record(stream) }
+
+// fail ends the pipeline: the device is lost, or we are at fault.
+func (d *device) fail(err error) {
+	d.p.inbox.end(err)
+}
+
+// free gives everything back. Slots that are held keep the device open until their
+// last Release.
+func (d *device) free() error {
+	if d.gpu == nil {
+		return nil
+	}
+	var errs []error
+	for _, s := range append(d.stages, d.mender) {
+		if s != nil {
+			errs = append(errs, s.free(d.gpu))
+		}
+	}
+	d.stages, d.mender = nil, nil
+	if d.memory != 0 {
+		errs = append(errs, d.gpu.Free(d.memory))
+	}
+	if d.p.slabs != nil {
+		errs = append(errs, d.gpu.FreeHost(d.p.slabs))
+		d.p.slabs = nil
+	}
+	if d.events != nil {
+		errs = append(errs, d.events.close())
+	}
+	for _, s := range []*cuda.Stream{d.copies, d.compute} {
+		if s != nil {
+			errs = append(errs, s.Close())
+		}
+	}
+	if d.p.slots != nil {
+		errs = append(errs, d.p.slots.close())
+	} else {
+		errs = append(errs, d.gpu.Close())
+	}
+	d.gpu = nil
+	return whole(errs)
+}
+
+// whole joins errors, save for those that say that the device is lost: it has
+// nothing to give back any more.
+func whole(errs []error) error {
+	var rest []error
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, nd.ErrDevice) {
+			rest = append(rest, err)
+		}
+	}
+	return errors.Join(rest...)
+}
+
+// unpackTask is a chunk of a wave for the workers.
+type unpackTask struct {
+	wave  *wave
+	chunk int
+}
+
+// unpackTasks is the loop of a worker.
+func (d *device) unpackTasks() {
+	defer d.p.recoverBug()
+	scratch := codec.NewScratch()
+	defer scratch.Close()
+	for {
+		t, ok := d.todo.take()
+		if !ok {
+			return
+		}
+		c := &t.wave.chunks[t.chunk]
+		if err := d.unpack(c, t.wave.stage.packed[c.packed:c.packed+c.size], scratch); err != nil {
+			t.wave.fail(t.chunk, err)
+		}
+		d.unpacked(t.wave)
+	}
+}
+
+// unpack decodes a chunk on the host.
+func (d *device) unpack(c *waveChunk, dst []byte, scratch *codec.Scratch) error {
+	began := time.Now()
+	packed := d.p.slabs[c.off : c.off+c.length]
+	if c.size == c.recipe.size { // else it is a part of a raw chunk
+		src, err := c.recipe.chain.Decode(dst, packed, scratch)
+		if err != nil {
+			return err
+		}
+		packed = src
+	}
+	if len(packed) > 0 && &packed[0] != &dst[0] {
+		copy(dst, packed)
+	}
+	d.p.counts.decode.add(1, time.Since(began), c.length, c.size)
+	return nil
+}

@@ -1,0 +1,238 @@
+package pipeline
+
+import (
+	"github.com/headrace/headrace/cuda"
+	"github.com/headrace/headrace/cuda/kernels"
+)
+
+// issueWaves is the loop of the issuer.
+func (d *device) issueWaves() {
+	defer d.p.recoverBug()
+	for {
+		var w *wave
+		select {
+		case w = <-d.submitted:
+		case <-d.stop:
+			return
+		}
+		select {
+		case <-w.stage.ready:
+		case <-d.stop:
+			return
+		}
+		if err := d.issue(w); err != nil {
+			d.fail(err)
+			return
+		}
+		d.latest.Store(w.seq)
+		d.issued <- w // as many places as stages: it never waits
+	}
+}
+
+// issue hands all work of a wave to the device. It blocks only where the
+// assemble work is more than fits one launch.
+func (d *device) issue(w *wave) error {
+	s := w.stage
+	s.begin()
+	d.locate(w)
+	s.bring(d)
+	s.decode(d)
+	for i := range w.chunks {
+		d.addJobs(s, w, int32(i))
+	}
+	d.addPadding(s, w)
+	if s.tiles.err != nil {
+		return s.tiles.err
+	}
+	s.assemble(d)
+	d.addMoves(s, w)
+	if len(s.chunks) > 0 {
+		n := int64(len(w.chunks)) * statusBytes
+		s.commands.Copy(d.compute, cuda.Address(s.status[:n]), s.states, n)
+	}
+	s.commands.Record(d.compute, s.done)
+	return d.gpu.Run(&s.commands)
+}
+
+func (s *stage) begin() {
+	s.commands.Reset()
+	s.tiles.reset()
+	s.tiles.err = nil
+	s.chunks, s.pieces, s.placed = s.chunks[:0], s.pieces[:0], 0
+}
+
+// locate finds the device address of every chunk, and what must be copied and
+// decoded so that it is there.
+func (d *device) locate(w *wave) {
+	s := w.stage
+	var used int64
+	for i := range w.chunks {
+		c := &w.chunks[i]
+		switch {
+		case c.source == fromCache:
+			c.at = d.decoded + cuda.Ptr(c.blockOff)
+			continue
+		case c.source != fromSlab || c.err != nil:
+			continue
+		}
+		c.at = s.out + cuda.Ptr(used)
+		scratch := s.scratch + cuda.Ptr(used)
+		used += align(c.size)
+		if c.keep {
+			c.at = d.decoded + cuda.Ptr(c.blockOff)
+		}
+		if c.packed >= 0 {
+			s.addPiece(c.at, cuda.Address(s.packed[c.packed:c.packed+c.size]), c.size)
+			continue
+		}
+		stored := s.in + cuda.Ptr(c.off-w.slabOff)
+		s.addPiece(stored, cuda.Address(d.p.slabs[c.off:c.off+c.length]), c.length)
+		if c.recipe.method == kernels.Copy && !c.keep && stored%cuda.Ptr(c.recipe.elem.Word()) == 0 {
+			c.at = stored
+			continue
+		}
+		s.chunks = kernels.Chunk{
+			Src: uint64(stored), Dst: uint64(c.at), Scratch: uint64(scratch),
+			SrcBytes: uint32(c.length), DstBytes: uint32(c.size), Status: uint32(i),
+			Method: c.recipe.method, Typesize: c.recipe.apart,
+		}.Append(s.chunks)
+	}
+}
+
+// addPiece joins pieces that are close to each other on both sides: a large copy
+// runs faster than small ones.
+func (s *stage) addPiece(dst, src cuda.Ptr, n int64) {
+	if k := len(s.pieces); k > 0 {
+		last := &s.pieces[k-1]
+		end := cuda.Ptr(last.N)
+		if gap := src - last.Src - end; dst-last.Dst == src-last.Src && src >= last.Src+end && gap <= maxGap {
+			last.N += uint64(gap) + uint64(n)
+			return
+		}
+	}
+	s.pieces = append(s.pieces, cuda.Piece{Dst: dst, Src: src, N: uint64(n)})
+}
+
+// bring copies descriptors of chunks and bytes to the device.
+func (s *stage) bring(d *device) {
+	if len(s.chunks) > 0 {
+		s.commands.Copy(d.copies, s.chunksAt, cuda.Address(s.chunks), int64(len(s.chunks)))
+	}
+	s.commands.CopyBatch(d.copies, s.pieces)
+	s.commands.Record(d.copies, s.copied)
+	s.commands.Await(d.compute, s.copied)
+}
+
+func (s *stage) decode(d *device) {
+	n := len(s.chunks) / kernels.ChunkBytes
+	if n == 0 {
+		return
+	}
+	s.params = kernels.DecodeParams{Chunks: uint64(s.chunksAt), Status: uint64(s.states), N: uint32(n)}.Append(s.params[:0])
+	s.commands.Launch(d.compute, d.kernel.decode, min(n, d.grid.decode), kernels.DecodeBlock, 0, s.params)
+}
+
+// assemble launches the tiles that were added.
+func (s *stage) assemble(d *device) {
+	t := &s.tiles
+	if t.n == 0 {
+		return
+	}
+	s.commands.Copy(d.compute, s.tilesAt, cuda.Address(t.tiles), int64(len(t.tiles)))
+	s.commands.Copy(d.compute, s.loopsAt, cuda.Address(t.loops), int64(len(t.loops)))
+	s.params = kernels.AssembleParams{Tiles: uint64(s.tilesAt), Loops: uint64(s.loopsAt), Status: uint64(s.states), N: uint32(t.n)}.Append(s.params[:0])
+	s.commands.Launch(d.compute, d.kernel.assemble, min(t.n, d.grid.assemble), kernels.AssembleBlock, 0, s.params)
+}
+
+// flush runs what there is and waits for it, since the lists are full.
+func (s *stage) flush(d *device) error {
+	s.assemble(d)
+	s.commands.Record(d.compute, s.done)
+	if err := d.gpu.Run(&s.commands); err != nil {
+		return err
+	}
+	s.commands.Reset()
+	s.tiles.reset()
+	return s.done.Wait()
+}
+
+// addJobs adds the tiles of a chunk's jobs.
+func (d *device) addJobs(s *stage, w *wave, i int32) {
+	c := &w.chunks[i]
+	if c.err != nil {
+		return // the samples fail
+	}
+	for k := c.firstJob; k >= 0; k = w.jobs[k].next {
+		j := &w.jobs[k]
+		f := d.p.fields[j.field]
+		base, stride := j.conv.tile(), c.recipe.stride
+		if c.source == fromFill {
+			base, stride = fillTile(f.dtype, j.conv.fill), nil
+		} else {
+			base.Src = uint64(c.at) - uint64(c.skip)
+			if d.decodes(s, c) {
+				base.Chunk = uint32(i)
+			}
+		}
+		d.addJob(s, w, j, base, stride)
+	}
+}
+
+// decodes reports whether the wave's own launch decodes the chunk.
+func (d *device) decodes(s *stage, c *waveChunk) bool {
+	return c.source == fromSlab && c.packed < 0 && (c.at < s.in || c.at >= s.in+cuda.Ptr(s.encoded))
+}
+
+func (d *device) addPadding(s *stage, w *wave) {
+	if w.padding == 0 {
+		return
+	}
+	for i := range w.jobs {
+		if j := &w.jobs[i]; j.chunk < 0 {
+			f := d.p.fields[j.field]
+			d.addJob(s, w, j, fillTile(f.dtype, f.padElem), nil)
+		}
+	}
+}
+
+func (d *device) addJob(s *stage, w *wave, j *job, base kernels.Tile, stride []int64) {
+	d.awaitSlot(s, j.slot)
+	f := d.p.fields[j.field]
+	base.Dst = uint64(d.sample(j.slot, f, j.sample))
+	var n nest
+	n.build(w.axes[j.axes:j.axes+j.rank], f, stride)
+	s.tiles.add(base, &n, int64(f.dtype.Size()))
+	s.placed += n.elements() * int64(f.dtype.Size())
+}
+
+// sample is where a sample of a field lies.
+func (d *device) sample(s *slot, f *fieldLayout, i int32) cuda.Ptr {
+	return s.addr + cuda.Ptr(f.offset) + cuda.Ptr(int64(i)*int64(f.sampleBytes))
+}
+
+// addMoves closes the gaps of samples that are left out. Samples move forward one
+// after the other, in one stream, so none is overwritten before it was moved.
+func (d *device) addMoves(s *stage, w *wave) {
+	for _, m := range w.moves {
+		d.awaitSlot(s, m.slot)
+		for _, f := range d.p.fields {
+			s.commands.Copy(d.compute, d.sample(m.slot, f, m.to), d.sample(m.slot, f, m.from), int64(f.sampleBytes))
+		}
+	}
+}
+
+// awaitSlot makes the device wait for the slot's last consumers before it is
+// written again. Events of a GPU cost the host no wait.
+func (d *device) awaitSlot(s *stage, sl *slot) {
+	if !sl.dirty.Load() {
+		return
+	}
+	for _, after := range sl.take() {
+		if e, ok := after.(*pooledEvent); ok && e.pool == d.events {
+			s.commands.Await(d.compute, e.Event)
+			s.owed = append(s.owed, e)
+			continue
+		}
+		after.Wait() //nolint:errcheck // a lost device has no more use of the memory either
+	}
+}

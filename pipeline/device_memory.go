@@ -1,0 +1,169 @@
+package pipeline
+
+import (
+	"github.com/headrace/headrace/cuda"
+	"github.com/headrace/headrace/nd"
+)
+
+const (
+	// deviceWave is the decoded size of a wave where memory allows: decoders need
+	// thousands of chunks at once to fill a GPU, and copies of this size run at the
+	// link's rate.
+	deviceWave = 512 * mib
+	// deviceWaves are in flight: one read or unpacked by the host, one copied, one
+	// decoded and assembled.
+	deviceWaves = 3
+	// deviceShare is the part of the free memory of a GPU that is taken where the
+	// config does not say how much, and deviceMost its limit: a trainer needs the
+	// rest.
+	deviceShare = 4
+	deviceMost  = 8 << 30
+	// unpackWave is what the host decodes of a wave: some milliseconds of work for
+	// a few cores.
+	unpackWave = 64 * mib
+	// ringMost bounds the pinned ring where the config does not.
+	ringMost = 1 << 30
+)
+
+// divide shares DeviceBytes and HostBytes out: first the slots, then the stages of
+// the waves in flight, then the decoded cache with what is left.
+func (d *device) divide() error {
+	c, l := &d.p.cfg, &d.p.limits
+	l.chunk = d.p.largestChunk()
+	l.index = indexBytes
+	budget, err := d.budget()
+	if err != nil {
+		return err
+	}
+	slots := int64(c.Slots) * deviceAlign(l.slot)
+	least := 2*l.chunk + maxRead
+	need := slots + deviceWaves*stageSize(least*5/4+2*maxGap, 2*l.chunk) + stageSize(0, l.chunk)
+	if need+c.DecodedBytes > budget {
+		return nd.Errorf(nd.ErrBudget, "DeviceBytes %d is too little: %d slots of %d bytes, the least for %d waves of chunks of %d and DecodedBytes %d need %d; raise it, or lower Slots or BatchSize",
+			budget, c.Slots, l.slot, deviceWaves, l.chunk, c.DecodedBytes, need+c.DecodedBytes)
+	}
+	wave := d.waveBytes(budget-slots-c.DecodedBytes, c.DecodedBytes == 0 && c.Reuse != ReuseNone)
+	if err := d.divideHost(wave); err != nil {
+		return err
+	}
+	taken := slots + deviceWaves*stageSize(d.encoded(), wave+l.chunk) + stageSize(0, l.chunk)
+	l.decoded = c.DecodedBytes
+	if l.decoded == 0 {
+		l.decoded = max(0, budget-taken)
+	}
+	if c.Reuse == ReuseNone {
+		l.decoded = 0
+	}
+	d.p.capacity = capacity{waves: deviceWaves, decoded: wave, unpacked: min(wave, unpackWave), chunks: deviceChunks - 1}
+	d.p.counts.deviceBytes.Store(taken + l.decoded)
+	return nil
+}
+
+// deviceAlign rounds up to the pages that a driver hands out.
+func deviceAlign(n int64) int64 { return (n + 2*mib - 1) &^ (2*mib - 1) }
+
+// budget is the device memory that may be taken.
+func (d *device) budget() (int64, error) {
+	free, total, err := d.gpu.MemInfo()
+	if err != nil {
+		return 0, err
+	}
+	budget := d.p.cfg.DeviceBytes
+	if budget == 0 {
+		return min(free/deviceShare, deviceMost), nil
+	}
+	if budget > free {
+		return 0, nd.Errorf(nd.ErrBudget, "DeviceBytes is %d, but %d of the %d bytes of the GPU are free: lower it, or end what uses the GPU", budget, free, total)
+	}
+	return budget, nil
+}
+
+// waveBytes is the decoded size of a wave when the stages and, if it has no size of
+// its own, the cache share rest: half for each.
+func (d *device) waveBytes(rest int64, cache bool) int64 {
+	if cache {
+		rest /= 2
+	}
+	chunk := d.p.limits.chunk
+	each := rest/deviceWaves - stageSize(maxRead+2*maxGap, 2*chunk)
+	return max(chunk, min(deviceWave, each*4/(5+8)))
+}
+
+// encoded is the room of a stage for stored bytes: those of a wave, and the holes
+// that are read along.
+func (d *device) encoded() int64 {
+	return max(d.p.limits.waveSlab*5/4, 2*d.p.limits.chunk) + maxRead + 2*maxGap
+}
+
+// divideHost shares HostBytes out: what the workers need, the pinned memory of the
+// stages, and the ring with the rest.
+func (d *device) divideHost(wave int64) error {
+	c, l := &d.p.cfg, &d.p.limits
+	l.scratch = int64(c.Workers) * (l.chunk + codecScratch)
+	fixed := l.scratch + l.index + deviceWaves*(d.packedBytes(wave)+listBytes) + l.chunk + listBytes
+	least := 2*l.chunk + maxRead
+	l.slabs = max(least, min(ringMost, (deviceWaves+1)*wave))
+	if c.HostBytes > 0 {
+		l.slabs = min(l.slabs, c.HostBytes-fixed)
+		if l.slabs < least {
+			return nd.Errorf(nd.ErrBudget, "HostBytes %d is too little: scratch for %d workers %d, indexes %d, pinned buffers of %d waves and the least ring of %d need %d; raise it, or lower Workers",
+				c.HostBytes, c.Workers, l.scratch, l.index, deviceWaves, least, fixed+least)
+		}
+	}
+	l.waveSlab = l.slabs / (deviceWaves + 1)
+	d.p.counts.hostBytes.Store(fixed + l.slabs)
+	return nil
+}
+
+// packedBytes is the room of a stage for chunks that the host decodes: those of a
+// wave, and one that is too much.
+func (d *device) packedBytes(wave int64) int64 {
+	return align(min(wave, unpackWave)) + align(d.p.limits.chunk) + deviceChunks*arenaGrain
+}
+
+// take takes everything at once.
+func (d *device) take() (err error) {
+	p, l := d.p, &d.p.limits
+	if p.slots, err = newSlots(deviceSlots{d.gpu}, p.cfg.Slots, l.slot); err != nil {
+		return err
+	}
+	if p.slabs, err = d.gpu.AllocHost(l.slabs); err != nil {
+		return err
+	}
+	wave := p.capacity.decoded
+	each, mend := stageSize(d.encoded(), wave+l.chunk), stageSize(0, l.chunk)
+	if d.memory, err = d.gpu.Alloc(align(l.decoded) + deviceWaves*each + mend); err != nil {
+		return err
+	}
+	d.decoded = d.memory
+	at := d.memory + cuda.Ptr(align(l.decoded))
+	if d.mender, err = newStage(d.gpu, at, 0, l.chunk, l.chunk); err != nil {
+		return err
+	}
+	at += cuda.Ptr(mend)
+	for range deviceWaves {
+		s, err := newStage(d.gpu, at, d.encoded(), wave+l.chunk, d.packedBytes(wave))
+		if err != nil {
+			return err
+		}
+		d.stages = append(d.stages, s)
+		at += cuda.Ptr(each)
+	}
+	d.idle = append(d.idle, d.stages...)
+	for _, s := range append(d.stages, d.mender) {
+		s.tiles.flush = func() error { return s.flush(d) }
+	}
+	return nil
+}
+
+// deviceSlots lie on a GPU, each in an allocation of its own, so that it can be
+// exported to another process. The last one to go closes the device.
+type deviceSlots struct{ gpu *cuda.Device }
+
+func (g deviceSlots) alloc(n int64) (*slot, error) {
+	addr, err := g.gpu.Alloc(align(n))
+	return &slot{addr: addr}, err
+}
+
+func (g deviceSlots) free(s *slot) error { return g.gpu.Free(s.addr) }
+func (g deviceSlots) done() error        { return g.gpu.Close() }

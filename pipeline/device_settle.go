@@ -1,0 +1,140 @@
+package pipeline
+
+import (
+	"encoding/binary"
+
+	"github.com/headrace/headrace/codec"
+	"github.com/headrace/headrace/cuda"
+	"github.com/headrace/headrace/cuda/kernels"
+)
+
+// settleWaves is the loop of the settler.
+func (d *device) settleWaves() {
+	defer d.p.recoverBug()
+	scratch := codec.NewScratch()
+	defer scratch.Close()
+	for {
+		var w *wave
+		select {
+		case w = <-d.issued:
+		case <-d.stop:
+			return
+		}
+		err := w.stage.done.Wait()
+		if err == nil {
+			err = d.settle(w, scratch)
+		}
+		if err != nil {
+			d.fail(err)
+			return
+		}
+		d.finish(w)
+	}
+}
+
+// finish gives the stage back, then the wave.
+func (d *device) finish(w *wave) {
+	d.events.put(w.stage.owed...)
+	w.stage.owed = w.stage.owed[:0]
+	d.mu.Lock()
+	d.idle = append(d.idle, w.stage)
+	d.mu.Unlock()
+	d.p.inbox.putDone(w)
+}
+
+// settle looks at what became of the wave's chunks. What the device could not
+// decode the host decodes: it has the last word on what is corrupt, with the same
+// error as ever. An error of settle's own is the device's.
+func (d *device) settle(w *wave, scratch *codec.Scratch) error {
+	for i := range w.chunks {
+		c := &w.chunks[i]
+		switch c.source {
+		case fromCache:
+			if err := d.settleCached(w, int32(i)); err != nil {
+				return err
+			}
+		case fromSlab:
+			if c.err == nil && d.decodes(w.stage, c) {
+				if status := w.stage.statusOf(i); status != kernels.OK {
+					if err := d.mend(w, int32(i), scratch); err != nil {
+						return err
+					}
+				} else {
+					d.p.counts.decode.add(1, 0, c.length, c.size)
+				}
+			}
+			if c.keep {
+				c.latch.err = c.err
+				c.latch.state.Store(1)
+			}
+			if c.err == nil {
+				d.p.counts.decoded.Add(1)
+			}
+		}
+	}
+	d.p.counts.assemble.add(int64(len(w.jobs)), 0, w.stage.placed, w.stage.placed)
+	return nil
+}
+
+func (s *stage) statusOf(i int) uint32 {
+	return binary.LittleEndian.Uint32(s.status[i*statusBytes : (i+1)*statusBytes])
+}
+
+// settleCached is about a chunk that an earlier wave decoded, and settled, after
+// this wave may have read it.
+func (d *device) settleCached(w *wave, i int32) error {
+	c := &w.chunks[i]
+	if c.latch.err != nil {
+		w.fail(int(i), c.latch.err)
+		return nil
+	}
+	if c.latch.repaired < w.seq {
+		return nil
+	}
+	return d.assembleAgain(w, i)
+}
+
+// mend decodes a chunk on the host and places it once more.
+func (d *device) mend(w *wave, i int32, scratch *codec.Scratch) error {
+	c := &w.chunks[i]
+	s := d.mender
+	if err := d.unpack(c, s.packed[:c.size], scratch); err != nil {
+		w.fail(int(i), err)
+		return nil
+	}
+	s.begin()
+	s.addPiece(c.at, cuda.Address(s.packed[:c.size]), c.size)
+	s.bring(d)
+	if c.keep {
+		c.latch.repaired = d.latest.Load()
+	}
+	return d.runAgain(w, i)
+}
+
+func (d *device) assembleAgain(w *wave, i int32) error {
+	d.mender.begin()
+	return d.runAgain(w, i)
+}
+
+// runAgain assembles the jobs of one chunk, by the settler's own stage, and waits.
+// Later waves that read the chunk in the meantime place it again themselves.
+func (d *device) runAgain(w *wave, i int32) error {
+	s := d.mender
+	c := w.chunks[i]
+	c.packed = 0 // nothing is left to decode
+	for k := c.firstJob; k >= 0; k = w.jobs[k].next {
+		j := &w.jobs[k]
+		base := j.conv.tile()
+		base.Src = uint64(c.at) - uint64(c.skip)
+		d.addJob(s, w, j, base, c.recipe.stride)
+	}
+	if s.tiles.err != nil {
+		return s.tiles.err
+	}
+	s.assemble(d)
+	s.commands.Record(d.compute, s.done)
+	if err := d.gpu.Run(&s.commands); err != nil {
+		return err
+	}
+	return s.done.Wait()
+}

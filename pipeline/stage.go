@@ -1,0 +1,118 @@
+package pipeline
+
+import (
+	"errors"
+
+	"github.com/headrace/headrace/cuda"
+	"github.com/headrace/headrace/cuda/kernels"
+)
+
+// stage is the memory of one wave in flight on a device. It belongs to the wave
+// from submit until the wave is reported done.
+type stage struct {
+	// On the device, all within the backend's one allocation. The encoded bytes of
+	// the wave; decoded chunks that are not kept; as much again for decoders that
+	// cannot decode in place; descriptors.
+	in, out, scratch                   cuda.Ptr
+	encoded, decoded                   int64 // bytes of in, of out
+	tilesAt, loopsAt, chunksAt, states cuda.Ptr
+
+	// Pinned, for copies in both directions.
+	packed []byte // chunks that the host has decoded
+	lists  []byte // memory of the descriptors and the statuses
+	tiles  tiles
+	chunks []byte
+	status []byte
+
+	placed   int64 // bytes that the tiles write
+	commands cuda.Commands
+	pieces   []cuda.Piece
+	params   []byte
+	owed     []*pooledEvent // that the wave waits for
+	copied   *cuda.Event    // the wave's bytes are on the device
+	done     *cuda.Event    // the wave is
+	ready    chan struct{}
+}
+
+const (
+	// stageTiles bounds the tiles of one launch: 2^15 are 2 GiB of batches in f32.
+	stageTiles = 1 << 15
+	// stageLoops is what these tiles need where they have four axes each.
+	stageLoops = 4 * stageTiles
+	// deviceChunks bounds the chunks of a wave.
+	deviceChunks = 1 << 14
+
+	listBytes = stageTiles*kernels.TileBytes + stageLoops*kernels.LoopBytes + deviceChunks*(kernels.ChunkBytes+statusBytes)
+
+	statusBytes = 4
+	// guard keeps the last 16-byte word of the stored bytes readable.
+	guard = 256
+	// grains is what chunks may lose to alignment.
+	grains = deviceChunks * arenaGrain
+)
+
+// stageSize is what a stage takes of the device. Chunks begin at multiples of the
+// grain, which makes tiny ones larger.
+func stageSize(encoded, decoded int64) int64 {
+	return align(encoded+guard) + 2*align(decoded+grains) + align(listBytes)
+}
+
+// align rounds up to the grain of arenas.
+func align(n int64) int64 { return (n + arenaGrain - 1) &^ (arenaGrain - 1) }
+
+// newStage lays a stage out from at on.
+func newStage(gpu *cuda.Device, at cuda.Ptr, encoded, decoded, packed int64) (_ *stage, err error) {
+	s := &stage{encoded: encoded, decoded: decoded, ready: make(chan struct{}, 1)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.free(gpu))
+		}
+	}()
+	next := func(n int64) cuda.Ptr {
+		p := at
+		at += cuda.Ptr(align(n))
+		return p
+	}
+	s.in, s.out, s.scratch = next(encoded+guard), next(decoded+grains), next(decoded+grains)
+	s.tilesAt = at
+	s.loopsAt = s.tilesAt + stageTiles*kernels.TileBytes
+	s.chunksAt = s.loopsAt + stageLoops*kernels.LoopBytes
+	s.states = s.chunksAt + deviceChunks*kernels.ChunkBytes
+
+	if s.packed, err = gpu.AllocHost(packed); err != nil {
+		return nil, err
+	}
+	if s.lists, err = gpu.AllocHost(listBytes); err != nil {
+		return nil, err
+	}
+	cut := func(n int) []byte {
+		part := s.lists[:0:n]
+		s.lists = s.lists[n:]
+		return part
+	}
+	whole := s.lists
+	s.tiles.tiles, s.tiles.loops = cut(stageTiles*kernels.TileBytes), cut(stageLoops*kernels.LoopBytes)
+	s.chunks = cut(deviceChunks * kernels.ChunkBytes)
+	s.status = cut(deviceChunks * statusBytes)
+	s.lists = whole
+	if s.copied, err = gpu.NewEvent(false); err != nil {
+		return nil, err
+	}
+	s.done, err = gpu.NewEvent(false)
+	return s, err
+}
+
+func (s *stage) free(gpu *cuda.Device) error {
+	var errs []error
+	for _, e := range []*cuda.Event{s.copied, s.done} {
+		if e != nil {
+			errs = append(errs, e.Close())
+		}
+	}
+	for _, mem := range [][]byte{s.packed, s.lists} {
+		if mem != nil {
+			errs = append(errs, gpu.FreeHost(mem))
+		}
+	}
+	return errors.Join(errs...)
+}
