@@ -6,25 +6,27 @@ import "C"
 
 import (
 	"context"
+	"os"
 	"time"
 	"unsafe"
 
+	"github.com/headrace/headrace/companion/session"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/pipeline"
 )
 
 // lib is the library's one root; see type library.
-var lib = newLibrary()
+var lib = newLibrary(os.Stderr)
 
 func main() {}
 
 // export runs the body of an exported function and fills the caller's error.
 func export(out *C.hr_error, body func() (status, error)) C.int32_t {
-	st, err := lib.guard(body)
+	st, err := lib.Guard(body)
 	if err == nil {
 		return C.int32_t(st)
 	}
-	code, kind := kindOf(err)
+	code, kind := session.KindOf(err)
 	out.code = C.int32_t(code)
 	out.kind = C.CString(kind)
 	out.message = C.CString(err.Error())
@@ -48,7 +50,7 @@ func hr_start(options *C.char, releaseFD *C.int32_t, out *C.hr_error) C.int32_t 
 		var o struct {
 			Env map[string]string `json:"env"`
 		}
-		if err := parse(text(options), &o); err != nil {
+		if err := session.Parse(text(options), &o); err != nil {
 			return failed, err
 		}
 		limitCores(o.Env)
@@ -64,11 +66,11 @@ func hr_start(options *C.char, releaseFD *C.int32_t, out *C.hr_error) C.int32_t 
 //export hr_open
 func hr_open(what *C.char, call *C.uint64_t, out *C.hr_error) C.int32_t {
 	return export(out, func() (status, error) {
-		var r request
-		if err := parse(text(what), &r); err != nil {
-			return failed, err
-		}
-		*call = C.uint64_t(lib.start(func(ctx context.Context) outcome { return lib.open(ctx, &r) }))
+		request := text(what)
+		*call = C.uint64_t(lib.start(func(ctx context.Context) outcome {
+			handle, about, err := lib.Open(ctx, request)
+			return outcome{handle, about, err}
+		}))
 		return done, nil
 	})
 }
@@ -78,12 +80,11 @@ func hr_open(what *C.char, call *C.uint64_t, out *C.hr_error) C.int32_t {
 //export hr_call
 func hr_call(handle C.uint64_t, method, argument *C.char, call *C.uint64_t, out *C.hr_error) C.int32_t {
 	return export(out, func() (status, error) {
-		o, err := lookup[answerer](lib, uint64(handle))
-		if err != nil {
-			return failed, err
-		}
 		name, arg := C.GoString(method), text(argument)
-		*call = C.uint64_t(lib.start(func(ctx context.Context) outcome { return answer(ctx, o, name, arg) }))
+		*call = C.uint64_t(lib.start(func(ctx context.Context) outcome {
+			json, err := lib.Ask(ctx, uint64(handle), name, arg)
+			return outcome{json: json, err: err}
+		}))
 		return done, nil
 	})
 }
@@ -94,10 +95,10 @@ func hr_call(handle C.uint64_t, method, argument *C.char, call *C.uint64_t, out 
 //export hr_wait
 func hr_wait(call C.uint64_t, timeoutMS C.int32_t, result *C.hr_result, out *C.hr_error) C.int32_t {
 	return export(out, func() (status, error) {
-		object, json, st, err := lib.wait(uint64(call), milliseconds(timeoutMS))
+		o, st, err := lib.wait(uint64(call), milliseconds(timeoutMS))
 		if err == nil && st == done {
-			result.handle = C.uint64_t(object)
-			result.json = document(json)
+			result.handle = C.uint64_t(o.handle)
+			result.json = document(o.json)
 		}
 		return st, err
 	})
@@ -135,11 +136,7 @@ func hr_close(handle C.uint64_t, call *C.uint64_t, out *C.hr_error) C.int32_t {
 //export hr_push
 func hr_push(handle C.uint64_t, words *C.int64_t, n C.int64_t, samples C.int32_t, out *C.hr_error) C.int32_t {
 	return export(out, func() (status, error) {
-		p, err := lookup[*pipelineObject](lib, uint64(handle))
-		if err != nil {
-			return failed, err
-		}
-		return p.push(unsafe.Slice((*int64)(words), int(n)), int(samples))
+		return lib.Push(uint64(handle), unsafe.Slice((*int64)(words), int(n)), int(samples))
 	})
 }
 
@@ -149,36 +146,32 @@ func hr_push(handle C.uint64_t, words *C.int64_t, n C.int64_t, samples C.int32_t
 //export hr_next
 func hr_next(handle C.uint64_t, timeoutMS C.int32_t, batch *C.hr_batch, out *C.hr_error) C.int32_t {
 	return export(out, func() (status, error) {
-		s, err := lookup[stream](lib, uint64(handle))
-		if err != nil {
-			return failed, err
-		}
-		return lib.next(s, milliseconds(timeoutMS), func(b delivery, token uint64) error {
-			return fill(batch, b, token)
+		return lib.Next(context.Background(), uint64(handle), milliseconds(timeoutMS), func(d session.Delivery, token uint64) error {
+			return fill(batch, d, token)
 		})
 	})
 }
 
 // fill describes a batch to the caller. The token comes last: until then the
 // batch is still the library's.
-func fill(out *C.hr_batch, d delivery, token uint64) error {
-	fields, samples := d.batch.Fields(), d.batch.Samples()
+func fill(out *C.hr_batch, d session.Delivery, token uint64) error {
+	fields, samples := d.Batch.Fields(), d.Batch.Samples()
 	if len(fields) > int(out.tensor_room) || len(samples) > int(out.id_room) {
 		return nd.Errorf(nd.ErrBug, "a batch of %d fields and %d samples, the caller has room for %d and %d",
 			len(fields), len(samples), out.tensor_room, out.id_room)
 	}
 	tensors := unsafe.Slice(out.tensors, int(out.tensor_room))
 	for i := range fields {
-		describe(&tensors[i], d.batch.TensorAt(i))
+		describe(&tensors[i], d.Batch.TensorAt(i))
 	}
 	ids := unsafe.Slice((*int64)(out.ids), int(out.id_room))
 	for i := range samples {
 		ids[i] = samples[i].ID
 	}
-	meta := d.batch.Meta()
+	meta := d.Batch.Meta()
 	out.tensors_out, out.samples = C.int32_t(len(fields)), C.int64_t(len(samples))
 	out.epoch, out.step, out.view = C.int64_t(meta.Epoch), C.int64_t(meta.Step), C.int64_t(meta.View)
-	out.weight, out.errors = C.double(d.weight), document(d.errors)
+	out.weight, out.errors = C.double(d.Weight), document(d.Errors)
 	*out.token = C.uint64_t(token)
 	return nil
 }

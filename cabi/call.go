@@ -15,15 +15,15 @@ type call struct {
 	outcome outcome
 }
 
-// outcome is what a call gave: an object that has no handle yet, a JSON document,
-// or an error.
+// outcome is what a call gave: the handle of an object that it opened or 0, a JSON
+// document, or an error.
 type outcome struct {
-	object object
+	handle uint64
 	json   []byte
 	err    error
 }
 
-// start runs a request on a goroutine that ends with it, and returns the handle of
+// start runs a request on a goroutine that ends with it, and returns the number of
 // its call.
 func (l *library) start(run func(context.Context) outcome) uint64 {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -33,7 +33,7 @@ func (l *library) start(run func(context.Context) outcome) uint64 {
 		defer close(c.done)
 		defer func() {
 			if r := recover(); r != nil {
-				c.outcome = outcome{err: l.panicked(r)}
+				c.outcome = outcome{err: l.Panicked(r)}
 			}
 		}()
 		c.outcome = run(ctx)
@@ -43,58 +43,47 @@ func (l *library) start(run func(context.Context) outcome) uint64 {
 
 // wait gives the outcome of a call that ends within the timeout, else again. The
 // call is gone once its outcome was given.
-func (l *library) wait(handle uint64, timeout time.Duration) (object uint64, json []byte, st status, err error) {
-	c, err := lookup[*call](l, handle)
+func (l *library) wait(number uint64, timeout time.Duration) (outcome, status, error) {
+	c, err := l.get(number)
 	if err != nil {
-		return 0, nil, failed, err
+		return outcome{}, failed, err
 	}
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-c.done:
 	case <-timer.C:
-		return 0, nil, again, nil
+		return outcome{}, again, nil
 	}
-	if _, mine := l.take(handle); !mine {
-		return 0, nil, failed, nd.Errorf(nd.ErrClosed, "call %d was waited for twice", handle)
+	if !l.take(number) {
+		return outcome{}, failed, nd.Errorf(nd.ErrClosed, "call %d was waited for twice", number)
 	}
 	if c.outcome.err != nil {
-		return 0, nil, failed, c.outcome.err
+		return outcome{}, failed, c.outcome.err
 	}
-	if c.outcome.object != nil {
-		object = l.put(c.outcome.object)
-	}
-	return object, c.outcome.json, done, nil
+	return c.outcome, done, nil
 }
 
 // cancel ends a call that nobody waits for any more: its context ends, and an
 // object that it opens all the same is closed again. Unknown calls are ignored:
 // they have been waited for.
-func (l *library) cancel(handle uint64) {
-	c, err := lookup[*call](l, handle)
-	if err != nil {
-		return
-	}
-	if _, mine := l.take(handle); !mine {
+func (l *library) cancel(number uint64) {
+	c, err := l.get(number)
+	if err != nil || !l.take(number) {
 		return
 	}
 	c.cancel()
 	go func() {
 		<-c.done
-		if c.outcome.object != nil {
-			_ = c.outcome.object.close() // nobody is left to hear of it
-		}
+		l.GiveBack(c.outcome.handle)
 	}()
 }
 
-// closeObject takes an object out of the table and closes it in a call.
+// closeObject takes an object's handle away and closes it in a call.
 func (l *library) closeObject(handle uint64) (uint64, error) {
-	o, err := lookup[object](l, handle)
+	closeIt, err := l.Detach(handle)
 	if err != nil {
 		return 0, err
 	}
-	if _, mine := l.take(handle); !mine {
-		return 0, nd.Errorf(nd.ErrClosed, "handle %d was closed", handle)
-	}
-	return l.start(func(context.Context) outcome { return outcome{err: o.close()} }), nil
+	return l.start(func(context.Context) outcome { return outcome{err: closeIt()} }), nil
 }

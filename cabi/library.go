@@ -1,94 +1,67 @@
 package main
 
 import (
-	"fmt"
 	"io"
-	"os"
-	"runtime"
 	"sync"
-	"sync/atomic"
 
+	"github.com/headrace/headrace/companion/session"
 	"github.com/headrace/headrace/nd"
 )
 
-// library is what outlives a call: the objects behind the handles, the batches
-// that are out, and the poison. A c-shared library has no other root to hang them
-// on than a variable; there is one, lib, and only the exports touch it.
+// The statuses that an export returns; the values are those of headrace.h.
+type status = session.Status
+
+const (
+	done   = session.Done
+	again  = session.Again
+	failed = session.Failed
+)
+
+// library is what outlives a call: the session of this process with all that it
+// opened, the calls, and the release pipe. A c-shared library has no other root to
+// hang them on than a variable; there is one, lib, and only the exports touch it.
 type library struct {
+	*session.Session
 	mu struct {
 		sync.Mutex
-		last    uint64
-		objects map[uint64]any
+		last  uint64
+		calls map[uint64]*call
 	}
-	poison   atomic.Pointer[string]
-	stderr   io.Writer // where the first panic is dumped
 	releases releases
 }
 
-// object is what a handle from hr_open stands for.
-type object interface{ close() error }
-
-func newLibrary() *library {
-	l := &library{stderr: os.Stderr}
-	l.mu.objects = map[uint64]any{}
+// newLibrary makes a library whose first panic is dumped to stderr.
+func newLibrary(stderr io.Writer) *library {
+	l := &library{Session: session.New(session.Options{Stderr: stderr})}
+	l.mu.calls = map[uint64]*call{}
 	return l
 }
 
-// put makes a handle for an object. Handles are never used twice.
-func (l *library) put(object any) uint64 {
+// put makes a number for a call. Numbers are never used twice.
+func (l *library) put(c *call) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.last++
-	l.mu.objects[l.mu.last] = object
+	l.mu.calls[l.mu.last] = c
 	return l.mu.last
 }
 
-// get is the object of a handle, nil if it has none.
-func (l *library) get(handle uint64) any {
+// get is the call of a number.
+func (l *library) get(number uint64) (*call, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.mu.objects[handle]
-}
-
-// take removes the object of a handle: of several callers one gets it.
-func (l *library) take(handle uint64) (any, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	o, ok := l.mu.objects[handle]
-	delete(l.mu.objects, handle)
-	return o, ok
-}
-
-// lookup is the object of a handle as a T.
-func lookup[T any](l *library, handle uint64) (T, error) {
-	t, ok := l.get(handle).(T)
+	c, ok := l.mu.calls[number]
 	if !ok {
-		return t, nd.Errorf(nd.ErrClosed, "handle %d was closed", handle)
+		return nil, nd.Errorf(nd.ErrClosed, "call %d has given its result", number)
 	}
-	return t, nil
+	return c, nil
 }
 
-// guard runs the body of an export. It refuses once the library is poisoned, and
-// turns a panic into the poison.
-func (l *library) guard(body func() (status, error)) (st status, err error) {
-	if p := l.poison.Load(); p != nil {
-		return failed, nd.Errorf(nd.ErrBug, "an earlier call panicked (%s); start a new process", *p)
-	}
-	defer func() {
-		if r := recover(); r != nil {
-			st, err = failed, l.panicked(r)
-		}
-	}()
-	return body()
-}
-
-// panicked poisons the library with what recover returned.
-func (l *library) panicked(r any) error {
-	text := fmt.Sprint(r)
-	if l.poison.CompareAndSwap(nil, &text) {
-		stacks := make([]byte, 1<<20)
-		stacks = stacks[:runtime.Stack(stacks, true)]
-		_, _ = fmt.Fprintf(l.stderr, "headrace: panic: %s\n\n%s\n", text, stacks) // there is nowhere else to say it
-	}
-	return nd.Errorf(nd.ErrBug, "panic: %s; please report the stacks on stderr", text)
+// take removes a call: of several callers one gets it.
+func (l *library) take(number uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ok := l.mu.calls[number]
+	delete(l.mu.calls, number)
+	return ok
 }

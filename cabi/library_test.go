@@ -17,137 +17,100 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// quiet is a library whose stacks go to the returned text.
-func quiet() (*library, *strings.Builder) {
-	l, dump := newLibrary(), &strings.Builder{}
-	l.stderr = dump
-	return l, dump
-}
-
 // patience is how long a test waits for what must happen.
 const patience = 20 * time.Second
 
-func fine() (status, error) { return done, nil }
+// quiet is a library that dumps no stacks.
+func quiet() *library { return newLibrary(io.Discard) }
 
-// The first panic is dumped with the stacks of all goroutines and refuses every
-// call after it, with its own text; later ones are not dumped again.
-func TestPanicPoisons(t *testing.T) {
-	l, dump := quiet()
-	if st, err := l.guard(fine); st != done || err != nil {
-		t.Fatalf("before: %v %v", st, err)
-	}
-	for range 2 {
-		st, err := l.guard(func() (status, error) { panic("first") })
-		if st != failed || !errors.Is(err, nd.ErrBug) || !strings.Contains(err.Error(), "first") {
-			t.Errorf("got %v %v", st, err)
-		}
-	}
-	if st, err := l.guard(fine); st != failed || !strings.Contains(err.Error(), "earlier call") {
-		t.Errorf("after: %v %v", st, err)
-	}
-	if n := strings.Count(dump.String(), "headrace: panic: first"); n != 1 || !strings.Contains(dump.String(), "goroutine ") {
-		t.Errorf("%d dumps, want 1 with stacks:\n%.200s", n, dump)
-	}
-}
-
-func TestFaultPoisons(t *testing.T) {
-	l, _ := quiet()
-	var nothing *library
-	if _, err := l.guard(func() (status, error) { return status(len(nothing.mu.objects)), nil }); !errors.Is(err, nd.ErrBug) {
-		t.Errorf("got %v", err)
-	}
-}
-
-// thing is an object that knows whether it was closed.
-type thing struct{ closed chan struct{} }
-
-func newThing() *thing { return &thing{make(chan struct{})} }
-
-func (o *thing) close() error {
-	close(o.closed)
-	return nil
-}
-
-func (o *thing) wasClosed() bool {
-	select {
-	case <-o.closed:
-		return true
-	case <-time.After(patience):
-		return false
-	}
-}
-
-func TestCallGivesItsOutcomeOnce(t *testing.T) {
-	l, _ := quiet()
-	gate := make(chan struct{})
-	call := l.start(func(context.Context) outcome {
-		<-gate
-		return outcome{object: newThing(), json: []byte("{}")}
-	})
-	if _, _, st, err := l.wait(call, time.Millisecond); st != again || err != nil {
-		t.Errorf("too early: %v %v", st, err)
-	}
-	close(gate)
-	handle, json, st, err := l.wait(call, patience)
-	if st != done || err != nil || string(json) != "{}" {
-		t.Fatalf("got %s %v %v", json, st, err)
-	}
-	if _, _, _, err := l.wait(call, 0); !errors.Is(err, nd.ErrClosed) {
-		t.Errorf("waited twice: %v", err)
-	}
-	if _, err := lookup[*thing](l, handle); err != nil {
-		t.Error(err)
-	}
-	if _, err := lookup[stream](l, handle); !errors.Is(err, nd.ErrClosed) {
-		t.Errorf("a handle of another kind: %v", err)
-	}
-}
-
-// What a call opens after it was given up is closed; a call that was waited for
-// is none any more.
-func TestCancelledCallUndoesItself(t *testing.T) {
-	l, _ := quiet()
-	opened := newThing()
-	call := l.start(func(ctx context.Context) outcome {
-		<-ctx.Done()
-		return outcome{object: opened}
-	})
-	l.cancel(call)
-	l.cancel(call)
-	if !opened.wasClosed() {
-		t.Error("the object was left open")
-	}
-	if _, _, _, err := l.wait(call, 0); !errors.Is(err, nd.ErrClosed) {
-		t.Errorf("got %v", err)
-	}
-	kept := newThing()
-	call = l.start(func(context.Context) outcome { return outcome{object: kept} })
-	handle, _, _, err := l.wait(call, patience)
+// open opens a pipeline without arrays: an object like any other.
+func open(t *testing.T, l *library) uint64 {
+	t.Helper()
+	handle, _, err := l.Open(t.Context(), []byte(`{"open": "pipeline", "on_error": "raise", "reuse": "window"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.cancel(call)
-	l.cancel(handle)
-	if l.get(handle) != kept {
-		t.Error("cancel took an object for a call")
+	return handle
+}
+
+// isOpen reports whether a handle still stands for an object.
+func isOpen(l *library, handle uint64) bool {
+	_, err := l.Ask(context.Background(), handle, "stats", nil)
+	return !errors.Is(err, nd.ErrClosed)
+}
+
+func TestCallGivesItsOutcomeOnce(t *testing.T) {
+	l := quiet()
+	gate := make(chan struct{})
+	call := l.start(func(context.Context) outcome {
+		<-gate
+		return outcome{handle: 7, json: []byte("{}")}
+	})
+	if _, st, err := l.wait(call, time.Millisecond); st != again || err != nil {
+		t.Errorf("too early: %v %v", st, err)
+	}
+	close(gate)
+	o, st, err := l.wait(call, patience)
+	if st != done || err != nil || string(o.json) != "{}" || o.handle != 7 {
+		t.Fatalf("got %+v %v %v", o, st, err)
+	}
+	if _, _, err := l.wait(call, 0); !errors.Is(err, nd.ErrClosed) {
+		t.Errorf("waited twice: %v", err)
 	}
 }
 
+// What a call opens after it was given up is closed; a call that was waited for is
+// none any more.
+func TestCancelledCallUndoesItself(t *testing.T) {
+	l := quiet()
+	opened := make(chan uint64, 1)
+	call := l.start(func(ctx context.Context) outcome {
+		<-ctx.Done()
+		handle := open(t, l)
+		opened <- handle
+		return outcome{handle: handle}
+	})
+	l.cancel(call)
+	l.cancel(call)
+	handle := <-opened
+	for deadline := time.Now().Add(patience); isOpen(l, handle); {
+		if time.Now().After(deadline) {
+			t.Fatal("the object was left open")
+		}
+	}
+	if _, _, err := l.wait(call, 0); !errors.Is(err, nd.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+	kept := open(t, l)
+	call = l.start(func(context.Context) outcome { return outcome{handle: kept} })
+	if _, _, err := l.wait(call, patience); err != nil {
+		t.Fatal(err)
+	}
+	l.cancel(call)
+	if !isOpen(l, kept) {
+		t.Error("cancel closed what a call had given")
+	}
+	l.End()
+}
+
 func TestPanicOfACallPoisons(t *testing.T) {
-	l, _ := quiet()
+	dump := &strings.Builder{}
+	l := newLibrary(dump)
 	call := l.start(func(context.Context) outcome { panic("there") })
-	if _, _, st, err := l.wait(call, patience); st != failed || !errors.Is(err, nd.ErrBug) {
+	if _, st, err := l.wait(call, patience); st != failed || !errors.Is(err, nd.ErrBug) {
 		t.Errorf("got %v %v", st, err)
 	}
-	if _, err := l.guard(fine); !errors.Is(err, nd.ErrBug) {
+	if _, err := l.Guard(func() (status, error) { return done, nil }); !errors.Is(err, nd.ErrBug) {
 		t.Errorf("after: %v", err)
+	}
+	if !strings.Contains(dump.String(), "headrace: panic: there") {
+		t.Errorf("dumped %.100q", dump)
 	}
 }
 
 func TestCloseTakesTheHandleAtOnce(t *testing.T) {
-	l, _ := quiet()
-	o := newThing()
-	handle := l.put(o)
+	l := quiet()
+	handle := open(t, l)
 	call, err := l.closeObject(handle)
 	if err != nil {
 		t.Fatal(err)
@@ -155,24 +118,23 @@ func TestCloseTakesTheHandleAtOnce(t *testing.T) {
 	if _, err := l.closeObject(handle); !errors.Is(err, nd.ErrClosed) {
 		t.Errorf("closed twice: %v", err)
 	}
-	if _, _, st, err := l.wait(call, patience); st != done || err != nil || !o.wasClosed() {
+	if _, st, err := l.wait(call, patience); st != done || err != nil || isOpen(l, handle) {
 		t.Errorf("got %v %v", st, err)
 	}
 	// Nobody has to wait: a close that is given up closes, and leaves nothing behind.
-	o = newThing()
-	if call, err = l.closeObject(l.put(o)); err != nil {
+	handle = open(t, l)
+	if call, err = l.closeObject(handle); err != nil {
 		t.Fatal(err)
 	}
 	l.cancel(call)
-	if n := len(l.mu.objects); n != 0 || !o.wasClosed() {
-		t.Errorf("%d objects are left", n)
+	if n := len(l.mu.calls); n != 0 || isOpen(l, handle) {
+		t.Errorf("%d calls are left", n)
 	}
 }
 
-// Tokens come back over the pipe in any order; what is no token of ours does
-// nothing, nor does one that comes twice.
-func TestTokensReleaseBatches(t *testing.T) {
-	l, _ := quiet()
+// There is one release pipe, and what comes out of it is given back.
+func TestReleasePipe(t *testing.T) {
+	l := quiet()
 	fd, err := l.releaseFD()
 	if err != nil {
 		t.Fatal(err)
@@ -180,60 +142,16 @@ func TestTokensReleaseBatches(t *testing.T) {
 	if twice, err := l.releaseFD(); twice != fd || err != nil {
 		t.Errorf("a second pipe: %d %v", twice, err)
 	}
-	o := openTest(t, l, 4)
-	var out []uint64
-	for range 3 {
-		out = append(out, o.next(t))
+	handle := open(t, l)
+	if _, err := syscall.Write(fd, binary.NativeEndian.AppendUint64(nil, handle)); err != nil {
+		t.Fatal(err)
 	}
-	send := func(token uint64) {
-		if _, err := syscall.Write(fd, binary.NativeEndian.AppendUint64(nil, token)); err != nil {
-			t.Error(err)
+	for deadline := time.Now().Add(patience); isOpen(l, handle); {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing came out of the pipe")
 		}
-	}
-	for _, token := range []uint64{out[2], 1 << 60, out[0], out[0], out[1]} {
-		send(token)
-	}
-	// All three slots are free again: three more batches can be had at once.
-	for range 3 {
-		send(o.next(t))
 	}
 	if err := syscall.Close(fd); err != nil { // ends the reader
 		t.Fatal(err)
 	}
-	o.close(t)
-}
-
-func TestKindsAreTold(t *testing.T) {
-	names := map[string]bool{}
-	for i, k := range kinds {
-		code, name := kindOf(nd.At(nd.Errorf(k.err, "told"), nd.Place{Array: "a"}))
-		if code != int32(i+1) || name != k.name || names[name] {
-			t.Errorf("%v is %d %q", k.err, code, name)
-		}
-		names[name] = true
-	}
-	if _, name := kindOf(io.ErrUnexpectedEOF); name != "bug" {
-		t.Errorf("an error without a kind is %q, want bug", name)
-	}
-	if _, name := kindOf(errors.Join(nd.ErrIO, nd.ErrClosed)); name != "closed" {
-		t.Errorf("of two kinds %q, want what ends more", name)
-	}
-}
-
-// A token that is lost because the caller had no room is no leak.
-func TestRefusedDeliveryIsTakenBack(t *testing.T) {
-	l, _ := quiet()
-	o := openTest(t, l, 1)
-	s, err := lookup[stream](l, o.handle)
-	if err != nil {
-		t.Fatal(err)
-	}
-	st, err := l.next(s, patience, func(delivery, uint64) error { return nd.ErrBug })
-	if st != failed || !errors.Is(err, nd.ErrBug) {
-		t.Errorf("got %v %v", st, err)
-	}
-	if n := s.held().Load(); n != 0 {
-		t.Errorf("%d batches are out, want 0", n)
-	}
-	o.close(t)
 }

@@ -18,7 +18,7 @@ func hr_test_panic(how C.int32_t, call *C.uint64_t, out *C.hr_error) C.int32_t {
 			panic("a panic on purpose")
 		case 1:
 			var l *library
-			return status(len(l.mu.objects)), nil
+			return status(len(l.mu.calls)), nil
 		}
 		*call = C.uint64_t(lib.start(func(context.Context) outcome { panic("a panic on purpose") }))
 		return done, nil

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/binary"
-	"io"
 	"os"
 	"sync"
 	"syscall"
@@ -39,34 +37,7 @@ func (l *library) releaseFD() (int, error) {
 			r.err = nd.Errorf(nd.ErrIO, "release pipe: %w", err)
 			return
 		}
-		go l.takeBack(os.NewFile(uintptr(fds[0]), "headrace release pipe"))
+		go l.TakeBack(os.NewFile(uintptr(fds[0]), "headrace release pipe"))
 	})
 	return r.write, r.err
-}
-
-// takeBack releases the batch of every token that comes, until the pipe ends: it
-// does not in a process that lives.
-func (l *library) takeBack(tokens io.Reader) {
-	defer func() {
-		if r := recover(); r != nil {
-			_ = l.panicked(r) // the next call reports it
-		}
-	}()
-	var token [8]byte
-	for {
-		if _, err := io.ReadFull(tokens, token[:]); err != nil {
-			return
-		}
-		l.release(binary.NativeEndian.Uint64(token[:]))
-	}
-}
-
-// release drops the reference that a token stands for; an unknown token is none
-// of ours and ignored.
-func (l *library) release(token uint64) {
-	o, _ := l.take(token)
-	if out, ok := o.(*loan); ok {
-		_ = out.batch.Release(nil) // the loan holds the batch's one reference
-		out.out.Add(-1)
-	}
 }

@@ -22,9 +22,10 @@
 #define HR_CLIENT_API __attribute__((visibility("default")))
 
 /* Goes up with every change of this header. */
-enum { HR_CLIENT_ABI_VERSION = 2 };
+enum { HR_CLIENT_ABI_VERSION = 3 };
 
 typedef struct hr_slot hr_slot;
+typedef struct hr_memory hr_memory;
 
 /* One tensor within a slot. */
 typedef struct {
@@ -55,6 +56,10 @@ HR_CLIENT_API hr_slot *hr_slot_new(int32_t release_fd);
  * the two can lose a batch. */
 HR_CLIENT_API uint64_t *hr_slot_token(hr_slot *slot);
 
+/* hr_slot_attach makes the slot hold memory of another process, once: the mapping
+ * stays at least until the slot's last reference is gone. */
+HR_CLIENT_API void hr_slot_attach(hr_slot *slot, hr_memory *memory);
+
 HR_CLIENT_API void hr_slot_retain(hr_slot *slot);
 
 /* hr_slot_release drops a reference; with the last one it sends the token and
@@ -64,6 +69,17 @@ HR_CLIENT_API void hr_slot_release(hr_slot *slot);
 
 /* hr_slot_refs is the number of references, for tests. */
 HR_CLIENT_API int32_t hr_slot_refs(hr_slot *slot);
+
+/* hr_memory_map maps bytes of a file that the engine shares, whose descriptor stays
+ * the caller's: with one reference, NULL and errno if it cannot. The last reference
+ * unmaps it, whether the engine still lives or not. */
+HR_CLIENT_API hr_memory *hr_memory_map(int32_t fd, int64_t bytes);
+HR_CLIENT_API void *hr_memory_address(hr_memory *memory);
+HR_CLIENT_API void hr_memory_release(hr_memory *memory);
+
+/* hr_send writes all of a message to a socket, so that no signal handler can come
+ * between its parts: 0, or an errno. A peer that is gone is EPIPE and no signal. */
+HR_CLIENT_API int32_t hr_send(int32_t socket, const void *message, int64_t bytes);
 
 /* hr_client_python takes the addresses of PyCapsule_New, PyCapsule_GetPointer
  * and PyCapsule_IsValid. */

@@ -1,6 +1,7 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include "headrace_client.h"
+#include "memory.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -12,6 +13,7 @@ struct hr_slot {
 	pid_t owner; /* the process that was given the batch */
 	int32_t release_fd;
 	uint64_t token; /* 0: no batch */
+	hr_memory *memory; /* of another process, or NULL */
 };
 
 int32_t hr_client_abi_version(void) { return HR_CLIENT_ABI_VERSION; }
@@ -25,10 +27,17 @@ hr_slot *hr_slot_new(int32_t release_fd)
 	slot->owner = getpid();
 	slot->release_fd = release_fd;
 	slot->token = 0;
+	slot->memory = NULL;
 	return slot;
 }
 
 uint64_t *hr_slot_token(hr_slot *slot) { return &slot->token; }
+
+void hr_slot_attach(hr_slot *slot, hr_memory *memory)
+{
+	hr_memory_retain(memory);
+	slot->memory = memory;
+}
 
 void hr_slot_retain(hr_slot *slot)
 {
@@ -56,5 +65,7 @@ void hr_slot_release(hr_slot *slot)
 		return;
 	if (slot->token != 0 && slot->owner == getpid())
 		send_token(slot->release_fd, slot->token);
+	if (slot->memory != NULL)
+		hr_memory_release(slot->memory);
 	free(slot);
 }

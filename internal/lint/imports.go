@@ -29,7 +29,7 @@ var folders = map[string]row{
 	"loader":   {ours: []string{"nd", "rank", "sampler", "pipeline", "agentapi"}, why: "a rank must load data with the coordinator dead; a Fence is handed in by cabi or cmd"},
 
 	"agentapi":    {ours: []string{"nd"}, why: "the protocol is shared by both ends and must pull in neither"},
-	"companion":   {ours: []string{"nd", "rank", "sampler", "pipeline", "loader", "agentapi"}, why: "the engine process is a loader behind a socket"},
+	"companion":   {ours: []string{"nd", "pipeline", "companion/session", "agentapi"}, others: []string{"golang.org/x/sys"}, why: "the engine process is a session behind a socket"},
 	"coord":       {ours: []string{"nd", "rank", "sampler", "agentapi"}, pure: true, why: "the machine that the log drives is a pure function of the log"},
 	"coord/group": {ours: []string{"coord"}, others: []string{"go.etcd.io/raft/v3"}, pure: true, why: "the decision loop has no I/O, so that the simulator can run many of them"},
 	"coord/sim":   {ours: []string{"coord", "coord/group"}, why: "one thread, one seed"},
@@ -37,9 +37,11 @@ var folders = map[string]row{
 	"metrics":     {others: []string{"github.com/prometheus"}, why: "metrics serves numbers that are given to it"},
 	"launcher":    {ours: []string{"rank", "agentapi", "metrics", "coord/agent", "launcher/nvml"}, others: []string{"golang.org/x/sys"}, why: "the launcher starts ranks and loads no data"},
 
+	"companion/session": {ours: []string{"nd", "rank", "sampler", "zarr", "pipeline", "loader", "agentapi"}, why: "what a client asks for is the same in its process and over a socket"},
+
 	"launcher/nvml": {others: []string{"github.com/NVIDIA/go-nvml"}, why: "NVML is wanted in one place, behind a build tag"},
 
-	"cabi":     {ours: []string{"nd", "rank", "sampler", "zarr", "store", "pipeline", "loader", "coord", "agentapi"}, why: "cabi translates calls; what it can do, Go programs can do without it"},
+	"cabi":     {ours: []string{"nd", "rank", "sampler", "zarr", "store", "pipeline", "loader", "companion/session", "coord", "agentapi"}, why: "cabi translates calls; what it can do, Go programs can do without it"},
 	"cmd":      {ours: []string{"*"}, others: []string{"github.com/spf13", "github.com/schollz/progressbar", "golang.org/x/term", "golang.org/x/sys"}, why: "flags and printing only"},
 	"examples": {ours: []string{"nd", "rank", "sampler", "store", "pipeline", "loader"}, why: "an example uses what a user has"},
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ._batch import Batch
 from ._check import is_flag, shown
+from ._client import AGAIN, STEP_MS
 from ._dtype import Dtype, numpy_dtype
 from ._engine import Engine
-from ._library import AGAIN, STEP_MS
 from ._sample import Path, uri_of
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ._check import needed
+from ._client import Client, Hold, Room, TensorOut, View
 from ._dtype import Dtype, dlpack_code, numpy_dtype, typestr
 from ._errors import Closed, HeadraceError, error_of
-from ._library import Hold, Library, Room, TensorOut, View
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,7 +71,7 @@ class Tensor:
     device: tuple[int, int]
     """DLPack's device type and number: (1, 0) is host memory."""
 
-    def __init__(self, library: Library, hold: Hold, name: str, out: TensorOut) -> None:
+    def __init__(self, library: Client, hold: Hold, name: str, out: TensorOut) -> None:
         self._library = library
         self._hold = hold
         self._data = out.data or 0
@@ -217,7 +217,7 @@ class Batch(Mapping[str, Tensor]):
     errors: tuple[SampleError, ...]
     """Samples that were skipped or filled."""
 
-    def __init__(self, library: Library, room: Room, names: tuple[str, ...]) -> None:
+    def __init__(self, library: Client, room: Room, names: tuple[str, ...]) -> None:
         out = room.out
         self._library = library
         self._hold: Hold | None = room.take_hold()
@@ -227,7 +227,7 @@ class Batch(Mapping[str, Tensor]):
         self.epoch = out.epoch
         self.step = out.step
         self.weight = out.weight
-        self.errors = tuple(SampleError(e["id"], error_of(e["kind"], e["message"])) for e in library.take_errors(out))
+        self.errors = tuple(SampleError(e["id"], error_of(e["kind"], e["message"])) for e in room.errors)
 
     # Two batches are never the same one, whatever their tensors hold.
     def __eq__(self, other: object) -> bool:

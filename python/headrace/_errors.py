@@ -93,6 +93,16 @@ class Forked(HeadraceError):
     kind = "forked"
 
 
+class EngineLost(HeadraceError, ConnectionError):
+    """The engine that HEADRACE_ENGINE names is not there, or went away. Also a ConnectionError.
+
+    Batches that are held stay valid. Start the engine again and make a new loader:
+    `load_state_dict` takes it to where the old one was.
+    """
+
+    kind = "engine_lost"
+
+
 class Cancelled(HeadraceError):
     """The call was cancelled from another thread."""
 

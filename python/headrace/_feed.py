@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from ctypes import POINTER, c_int64, cast
 from typing import Any
 
 from ._config import Config, of_field
 from ._errors import HeadraceError, Shape
-from ._library import AGAIN, Library
+from ._client import AGAIN, Client
 from ._sample import Sample
 
 Ask = Callable[..., object]
@@ -46,7 +45,7 @@ class Feed:
     `handle` and `ask` are the pipeline's: its handle, and its requests.
     """
 
-    def __init__(self, library: Library, config: Config, fields: Sequence[str], arrays: Arrays) -> None:
+    def __init__(self, library: Client, config: Config, fields: Sequence[str], arrays: Arrays) -> None:
         self._library = library
         self._fields = tuple(fields)
         self._shapes = {name: list(of_field(config.shape, name, ())) for name in fields}
@@ -137,9 +136,7 @@ class Feed:
         try:
             self._open_arrays(ask)
             words = self._words()
-            numbers = (c_int64 * len(words))(*words)
-            pointer = cast(numbers, POINTER(c_int64))
-            status = self._library.call("hr_push", handle, pointer, len(words), len(self._batch))
+            status = self._library.push(handle, words, len(self._batch))
         except HeadraceError:
             self._done()
             raise

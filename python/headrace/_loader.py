@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ._batch import Batch
 from ._check import choice, flag, integer, shown, spelled_with
+from ._client import AGAIN, END, STEP_MS
 from ._config import DEFAULT_SLOTS, Config, DtypeLike, Options, PerField, count, describe
 from ._engine import Engine, Starvation, device_name, environment, patience
 from ._errors import ConfigError, Unsupported
-from ._library import AGAIN, END, STEP_MS
 from ._source import Crops
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 from ._batch import Batch
 from ._check import integer, shown, spelled_class
+from ._client import AGAIN, END, OK, STEP_MS
 from ._config import DEFAULT_SLOTS, Config, describe
 from ._engine import Engine, Starvation, device_name, patience, starved
 from ._errors import ConfigError, PoolStarved
 from ._feed import Arrays, Feed
-from ._library import AGAIN, END, OK, STEP_MS
 from ._sample import DEFAULT_FIELD, Path, Sample, uri_of
 
 

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,52 @@ def python() -> Python:
     return run
 
 
+def start_engine(folder: Path, *flags: str) -> subprocess.Popen[str]:
+    """Starts an engine whose socket is `folder`/socket, and waits until it is ready."""
+    command = [sys.executable, "-P", "-m", "headrace", "engine", "--socket", str(folder / "socket"), *flags]
+    engine = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert engine.stderr is not None
+    line = engine.stderr.readline()
+    assert "engine ready" in line, line + engine.stderr.read()
+    return engine
+
+
+def stop_engine(engine: subprocess.Popen[str]) -> None:
+    """Ends an engine as an operator does: it says nothing and exits with 0."""
+    engine.terminate()
+    _, said = engine.communicate(timeout=20)
+    assert (engine.returncode, said) == (0, "")
+
+
+@pytest.fixture(scope="session")
+def shared_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The socket of an engine that many tests use."""
+    folder = tmp_path_factory.mktemp("engine")
+    engine = start_engine(folder)
+    yield folder / "socket"
+    stop_engine(engine)
+
+
+BOTH = ("test_pipeline", "test_loader", "test_array", "test_batch", "test_floats")
+"""Modules whose tests run with the engine in this process, and again with one beside it."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.module.__name__ in BOTH:
+        metafunc.fixturenames.append("where")
+        metafunc.parametrize("where", ["in_process", "companion"], indirect=True)
+
+
+@pytest.fixture
+def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where the engine of a test is."""
+    if request.param == "companion":
+        monkeypatch.setenv("HEADRACE_ENGINE", str(request.getfixturevalue("shared_engine")))
+    else:
+        monkeypatch.delenv("HEADRACE_ENGINE", raising=False)
+    return request.param
+
+
 def crop(values: Array, box: list[tuple[int, int]]) -> Array:
     """numpy's idea of a box."""
     return values[tuple(slice(*span) for span in box)]
@@ -89,4 +135,4 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
 def waits_in_library(thread: int) -> bool:
     """Whether a thread is inside a call of the library."""
     frame = sys._current_frames().get(thread)
-    return frame is not None and frame.f_code.co_name == "call" and frame.f_code.co_filename.endswith("_library.py")
+    return frame is not None and frame.f_code.co_name == "call" and frame.f_code.co_filename.endswith(("_library.py", "_companion.py"))

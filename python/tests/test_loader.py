@@ -348,19 +348,3 @@ def test_epochs_that_are_none(grid: hr.Crops, epoch: int) -> None:
 def test_sources_can_be_pickled(grid: hr.Crops) -> None:
     copy = pickle.loads(pickle.dumps(grid))
     assert copy.fingerprint == grid.fingerprint and len(copy) == 12
-
-
-def test_a_companion_engine_is_refused(python: Python, volume: str) -> None:
-    done = python(
-        """
-        import os, sys
-        os.environ["HEADRACE_ENGINE"] = "/run/engine.sock"
-        import headrace as hr
-        try:
-            hr.open(sys.argv[1])
-        except hr.Unsupported as e:
-            print(e)
-        """,
-        volume,
-    )
-    assert "HEADRACE_ENGINE" in done.stdout and "later" in done.stdout

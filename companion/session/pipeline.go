@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"context"
@@ -59,11 +59,11 @@ func (o *pipelineObject) grow(ctx context.Context, known arrayList) error {
 	o.growing.Lock()
 	defer o.growing.Unlock()
 	if last := o.last(); last != nil {
-		if ok, err := last.extend(ctx, o.request.Fields, known); ok || err != nil {
+		if ok, err := last.extend(ctx, o.request, known); ok || err != nil {
 			return err
 		}
 	}
-	cfg, err := o.request.config(arrayRefs(known.URIs), known.Feeds)
+	cfg, err := o.request.config(o.request.arrayRefs(known.URIs), known.Feeds)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,8 @@ func (o *pipelineObject) last() *engine {
 // extend adds the arrays that the engine does not read yet. It is false where
 // that takes another engine: the numbers or feeds of known arrays change, or a
 // new one does not fit what was laid out at Open.
-func (e *engine) extend(ctx context.Context, fields []field, known arrayList) (bool, error) {
+func (e *engine) extend(ctx context.Context, r *request, known arrayList) (bool, error) {
+	fields := r.Fields
 	n := len(e.known.URIs)
 	if len(known.URIs) < n || !slices.Equal(known.URIs[:n], e.known.URIs) {
 		return false, nil
@@ -113,7 +114,7 @@ func (e *engine) extend(ctx context.Context, fields []field, known arrayList) (b
 				names = append(names, fields[f].Name)
 			}
 		}
-		_, err := e.p.AddArray(ctx, pipeline.ArrayRef{URI: known.URIs[i]}, names...)
+		_, err := e.p.AddArray(ctx, pipeline.ArrayRef{URI: r.at(known.URIs[i])}, names...)
 		if errors.Is(err, nd.ErrBudget) || errors.Is(err, nd.ErrConfig) || errors.Is(err, nd.ErrShape) {
 			return false, nil
 		}
@@ -150,40 +151,40 @@ func (o *pipelineObject) closedError() error {
 }
 
 // push adds one batch, or nothing if there is no room for it.
-func (o *pipelineObject) push(words []int64, samples int) (status, error) {
+func (o *pipelineObject) push(words []int64, samples int) (Status, error) {
 	batch, err := samplesOf(words, samples, len(o.request.Fields))
 	if err != nil {
-		return failed, err
+		return Failed, err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed || len(o.engines) == 0 {
-		return failed, o.closedError()
+		return Failed, o.closedError()
 	}
 	last := o.engines[len(o.engines)-1]
 	err = last.p.PushBatch(o.expired, pipeline.Meta{Step: o.step}, batch)
 	if errors.Is(err, context.Canceled) {
-		return again, nil
+		return Again, nil
 	}
 	if err == nil {
 		o.step++
 	}
-	return done, err
+	return Done, err
 }
 
 // nextBatch gives the batches of the engines one after the other.
-func (o *pipelineObject) nextBatch(ctx context.Context) (delivery, error) {
+func (o *pipelineObject) nextBatch(ctx context.Context) (Delivery, error) {
 	for {
 		e, changed, err := o.first()
 		if err != nil {
-			return delivery{}, err
+			return Delivery{}, err
 		}
 		if e == nil {
 			select {
 			case <-changed:
 				continue
 			case <-ctx.Done():
-				return delivery{}, ctx.Err()
+				return Delivery{}, ctx.Err()
 			}
 		}
 		b, err := e.p.Next(ctx)
@@ -191,7 +192,7 @@ func (o *pipelineObject) nextBatch(ctx context.Context) (delivery, error) {
 		case errors.Is(err, io.EOF) && o.passed(e):
 		case errors.Is(err, nd.ErrClosed) && o.replaced(e):
 		case err != nil:
-			return delivery{}, err
+			return Delivery{}, err
 		default:
 			return deliver(b, float64(len(b.Samples()))/float64(o.request.BatchSize))
 		}
@@ -281,6 +282,7 @@ func (o *pipelineObject) discard(ctx context.Context) error {
 }
 
 func (o *pipelineObject) close() error {
+	defer o.end()
 	o.mu.Lock()
 	engines := o.engines
 	o.engines, o.closed = nil, true
@@ -306,7 +308,7 @@ func (o *pipelineObject) answer(ctx context.Context, method string, argument []b
 	switch method {
 	case "grow":
 		var known arrayList
-		if err := parse(argument, &known); err != nil {
+		if err := Parse(argument, &known); err != nil {
 			return nil, err
 		}
 		return nil, o.grow(ctx, known)
@@ -320,7 +322,7 @@ func (o *pipelineObject) answer(ctx context.Context, method string, argument []b
 	return nil, noMethod(method)
 }
 
-// samplesOf reads what hr_push is given: for each sample its id, then for each
+// samplesOf reads what Push is given: for each sample its id, then for each
 // field array, flip, rank, and start and stop of each axis.
 func samplesOf(words []int64, samples, fields int) ([]sampler.Sample, error) {
 	batch := make([]sampler.Sample, samples)

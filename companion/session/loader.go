@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
 	if r.Loader == nil {
 		return nil, nd.Errorf(nd.ErrBug, "the request has no loader")
 	}
-	id, err := identity(r.Env)
+	id, err := Identity(r.Env)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
 	if err != nil {
 		return nil, err
 	}
-	source, err := openSource(ctx, r.Source)
+	source, err := openSource(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,10 @@ func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
 	return &loaderObject{l: l, id: id}, nil
 }
 
-func (o *loaderObject) close() error { return o.l.Close() }
+func (o *loaderObject) close() error {
+	defer o.end()
+	return o.l.Close()
+}
 
 // loaderAbout describes a loader; Load may change it.
 type loaderAbout struct {
@@ -80,10 +83,10 @@ func (o *loaderObject) about() any {
 // nextBatch weighs a batch by its share of an even slice of a full global batch:
 // the mean over the ranks of weight times the batch's mean is the mean over the
 // global batch.
-func (o *loaderObject) nextBatch(ctx context.Context) (delivery, error) {
+func (o *loaderObject) nextBatch(ctx context.Context) (Delivery, error) {
 	b, err := o.l.Next(ctx)
 	if err != nil {
-		return delivery{}, err
+		return Delivery{}, err
 	}
 	return deliver(b, float64(len(b.Samples()))*float64(o.id.World)/float64(o.l.State().Global))
 }

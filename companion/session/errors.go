@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"context"
@@ -7,14 +7,16 @@ import (
 	"github.com/headrace/headrace/nd"
 )
 
-// status is what an export returns; the values are those of headrace.h.
-type status int32
+// Status is what a request came to, beside its error. The values are part of the C
+// interface and of the companion's protocol.
+type Status int32
 
+// The statuses.
 const (
-	done   status = 0
-	again  status = 1
-	ended  status = 2
-	failed status = -1
+	Done   Status = 0
+	Again  Status = 1  // the timeout passed, or there is no room: ask again
+	Ended  Status = 2  // the end of an epoch, or of what was pushed
+	Failed Status = -1 // see the error
 )
 
 // kinds gives each kind of error its number (its place here, from 1) and its name
@@ -36,10 +38,11 @@ var kinds = []struct {
 	{context.Canceled, "cancelled"},
 }
 
-// kindOf finds the kind of an error. What matches none breaks the promise of
-// package nd and is a bug. Of several kinds joined in one error the first in the
-// list counts: what ends a pipeline comes before what ends a sample.
-func kindOf(err error) (code int32, name string) {
+// KindOf finds the kind of an error: its number and its name. What matches none
+// breaks the promise of package nd and is a bug. Of several kinds joined in one
+// error the first in the list counts: what ends a pipeline comes before what ends a
+// sample.
+func KindOf(err error) (code int32, name string) {
 	for i, k := range kinds {
 		if errors.Is(err, k.err) {
 			return int32(i + 1), k.name

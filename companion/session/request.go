@@ -1,18 +1,21 @@
-package main
+package session
 
 import (
 	"bytes"
 	"encoding/json"
+	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/pipeline"
 )
 
-// request is what hr_open is asked for: the JSON that the Python package writes.
+// request is what Session.Open is asked for: the JSON that the Python package writes.
 // Open says what; the other fields depend on it.
 type request struct {
 	Open string `json:"open"` // pipeline, loader, source, array or read
+	Dir  string `json:"dir"`  // for relative paths; "" is this process's own
 
 	URI   string `json:"uri"` // array
 	Level string `json:"level"`
@@ -38,6 +41,23 @@ type request struct {
 	Source *sourceSpec       `json:"source"` // source, loader
 	Loader *loaderSpec       `json:"loader"` // loader
 	Env    map[string]string `json:"env"`    // loader
+
+	memory func() pipeline.Memory
+}
+
+// at is where a URI leads: a relative path is one of the client's.
+func (r *request) at(uri string) string {
+	if r.Dir == "" || strings.Contains(uri, "://") || filepath.IsAbs(uri) {
+		return uri
+	}
+	return filepath.Join(r.Dir, uri)
+}
+
+func (r *request) batchMemory() pipeline.Memory {
+	if r.memory == nil {
+		return nil
+	}
+	return r.memory()
 }
 
 // arrayList is arrays, and field by field the numbers of those that feed it.
@@ -46,10 +66,10 @@ type arrayList struct {
 	Feeds [][]int  `json:"feeds"`
 }
 
-func arrayRefs(uris []string) []pipeline.ArrayRef {
+func (r *request) arrayRefs(uris []string) []pipeline.ArrayRef {
 	refs := make([]pipeline.ArrayRef, len(uris))
 	for i, uri := range uris {
-		refs[i].URI = uri
+		refs[i].URI = r.at(uri)
 	}
 	return refs
 }
@@ -104,13 +124,13 @@ func (f *factors) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// parse reads JSON of the Python package. What it does not know is a bug on one
+// Parse reads JSON of the Python package. What it does not know is a bug on one
 // of the two sides.
-func parse(text []byte, into any) error {
+func Parse(text []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {
-		return nd.Errorf(nd.ErrBug, "the request is not what the library reads: %w", err)
+		return nd.Errorf(nd.ErrBug, "the request is not what the engine reads: %w", err)
 	}
 	return nil
 }
@@ -122,6 +142,7 @@ func (r *request) config(arrays []pipeline.ArrayRef, feeds [][]int) (pipeline.Co
 		Arrays: arrays, BatchSize: r.BatchSize, Device: pipeline.Device(r.Device),
 		Readers: r.Readers, Workers: r.Workers, Lookahead: r.Lookahead, Slots: r.Slots,
 		HostBytes: r.HostBytes, DecodedBytes: r.DecodedBytes, Reader: r.Reader, NoVerify: !r.Verify,
+		BatchMemory: r.batchMemory(),
 	}
 	if len(feeds) != len(r.Fields) {
 		return c, nd.Errorf(nd.ErrBug, "%d fields, but arrays for %d", len(r.Fields), len(feeds))

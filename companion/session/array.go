@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"context"
@@ -143,23 +143,23 @@ func readError(err error, uri string) error {
 	return nd.At(err, nd.Place{Array: uri})
 }
 
-func openRead(ctx context.Context, l *library, r *request) (*readObject, error) {
-	a, err := lookup[*arrayObject](l, r.Array)
+func openRead(ctx context.Context, s *Session, r *request) (*readObject, error) {
+	a, err := lookup[*arrayObject](s, r.Array)
 	if err != nil {
 		return nil, err
 	}
 	box := r.Box.box()
 	shape := make([]int, len(box))
-	for i, s := range box {
-		if s.Len() >= math.MaxInt32 {
+	for i, span := range box {
+		if span.Len() >= math.MaxInt32 {
 			return nil, nd.Errorf(nd.ErrShape, "axis %d: the slice %d:%d has the extent %d, one read takes at most %d: read it in parts (array %s)",
-				i, s.Start, s.Stop, s.Len(), math.MaxInt32-1, a.uri)
+				i, span.Start, span.Stop, span.Len(), math.MaxInt32-1, a.uri)
 		}
-		shape[i] = int(s.Len())
+		shape[i] = int(span.Len())
 	}
 	p, err := pipeline.Open(ctx, pipeline.Config{
 		Arrays: []pipeline.ArrayRef{a.ref()}, Fields: []pipeline.Field{{Name: "data", Shape: shape}},
-		BatchSize: 1, Slots: 1, Reuse: pipeline.ReuseNone,
+		BatchSize: 1, Slots: 1, Reuse: pipeline.ReuseNone, BatchMemory: r.batchMemory(),
 	})
 	if err != nil {
 		return nil, readError(err, a.uri)
@@ -170,12 +170,15 @@ func openRead(ctx context.Context, l *library, r *request) (*readObject, error) 
 	return &readObject{p: p, uri: a.uri}, nil
 }
 
-func (o *readObject) nextBatch(ctx context.Context) (delivery, error) {
+func (o *readObject) nextBatch(ctx context.Context) (Delivery, error) {
 	b, err := o.p.Next(ctx)
 	if err != nil {
-		return delivery{}, readError(err, o.uri)
+		return Delivery{}, readError(err, o.uri)
 	}
 	return deliver(b, 1)
 }
 
-func (o *readObject) close() error { return o.p.Close() }
+func (o *readObject) close() error {
+	defer o.end()
+	return o.p.Close()
+}

@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"bytes"
@@ -70,7 +70,7 @@ func writeLarge(t *testing.T, base byte, mib int) string {
 
 // served is a pipeline behind a handle, with what tests push into it.
 type served struct {
-	l      *library
+	l      *Session
 	handle uint64
 	p      *pipelineObject
 }
@@ -87,19 +87,31 @@ func testRequest(arrays ...string) *request {
 	}
 }
 
+// wireRequest is testRequest over one array, as a client sends it.
+func wireRequest(t *testing.T) []byte {
+	t.Helper()
+	return fmt.Appendf(nil, `{"open": "pipeline", "fields": [{"name": "x", "shape": [2], "pad": "error", "pad_value": "0"}],
+		"batch_size": 2, "on_error": "raise", "reuse": "window", "decoded_bytes": 1048576, "verify": true,
+		"arrays": {"uris": [%q], "feeds": [[0]]}}`, writeArray(t, 100))
+}
+
 // openTest opens a pipeline over one array and pushes batches that never end
 // before the test does: rounds times what the look-ahead holds.
-func openTest(t *testing.T, l *library, rounds int) *served {
+func openTest(t *testing.T, l *Session, rounds int) *served {
 	t.Helper()
-	out := l.open(t.Context(), testRequest(writeArray(t, 100)))
-	if out.err != nil {
-		t.Fatal(out.err)
+	handle, _, err := l.Open(t.Context(), wireRequest(t))
+	if err != nil {
+		t.Fatal(err)
 	}
-	o := &served{l, l.put(out.object), out.object.(*pipelineObject)}
+	p, err := lookup[*pipelineObject](l, handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &served{l, handle, p}
 	for i := range 2 * rounds {
 		if st, err := o.p.push(words(0, i), 2); err != nil {
 			t.Fatal(err)
-		} else if st == again {
+		} else if st == Again {
 			break
 		}
 	}
@@ -118,15 +130,15 @@ func (o *served) next(t *testing.T) (token uint64) {
 	for i := 0; ; i++ {
 		if st, err := o.p.push(words(0, i), 2); err != nil {
 			t.Fatal(err)
-		} else if st == again {
+		} else if st == Again {
 			break
 		}
 	}
-	st, err := o.l.next(o.p, patience, func(_ delivery, got uint64) error {
+	st, err := o.l.Next(t.Context(), o.handle, patience, func(_ Delivery, got uint64) error {
 		token = got
 		return nil
 	})
-	if st != done || err != nil {
+	if st != Done || err != nil {
 		t.Fatalf("next: %v %v", st, err)
 	}
 	return token
@@ -134,12 +146,12 @@ func (o *served) next(t *testing.T) (token uint64) {
 
 func (o *served) close(t *testing.T) {
 	t.Helper()
-	call, err := o.l.closeObject(o.handle)
+	closeIt, err := o.l.Detach(o.handle)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, st, err := o.l.wait(call, patience); st != done || err != nil {
-		t.Errorf("close: %v %v", st, err)
+	if err := closeIt(); err != nil {
+		t.Errorf("close: %v", err)
 	}
 }
 
@@ -152,11 +164,11 @@ func take(t *testing.T, o *pipelineObject) (ids []int64, data []byte, err error)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, s := range d.batch.Samples() {
+	for _, s := range d.Batch.Samples() {
 		ids = append(ids, s.ID)
 	}
-	data = slices.Clone(d.batch.TensorAt(0).Data)
-	return ids, data, d.batch.Release(nil)
+	data = slices.Clone(d.Batch.TensorAt(0).Data)
+	return ids, data, d.Batch.Release(nil)
 }
 
 // Arrays that fit are added to the engine that runs.
@@ -169,7 +181,7 @@ func TestLateArraysJoinTheEngine(t *testing.T) {
 	if err := o.grow(t.Context(), testRequest(paths...).Arrays); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := o.push(words(1, 1), 2); st != done || err != nil {
+	if st, err := o.push(words(1, 1), 2); st != Done || err != nil {
 		t.Fatal(st, err)
 	}
 	if _, data, err := take(t, o); err != nil || data[0] != 51 {
@@ -194,7 +206,7 @@ func TestEnginesFollowEachOther(t *testing.T) {
 	}
 	push := func(array, i int) {
 		t.Helper()
-		if st, err := o.push(words(array, i), 2); st != done || err != nil {
+		if st, err := o.push(words(array, i), 2); st != Done || err != nil {
 			t.Fatalf("push: %v %v", st, err)
 		}
 	}
@@ -263,7 +275,7 @@ func TestGrowThatFails(t *testing.T) {
 	if err := o.grow(t.Context(), testRequest(good, filepath.Join(good, "nope")).Arrays); !errors.Is(err, nd.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
-	if st, err := o.push(words(0, 5), 2); st != done || err != nil {
+	if st, err := o.push(words(0, 5), 2); st != Done || err != nil {
 		t.Fatal(st, err)
 	}
 	if ids, _, err := take(t, o); err != nil || ids[0] != 10 {
@@ -329,9 +341,9 @@ func TestManyTakers(t *testing.T) {
 					return
 				}
 				mu.Lock()
-				seen[d.batch.Samples()[0].ID]++
+				seen[d.Batch.Samples()[0].ID]++
 				mu.Unlock()
-				if err := d.batch.Release(nil); err != nil {
+				if err := d.Batch.Release(nil); err != nil {
 					t.Error(err)
 				}
 				got <- struct{}{}
@@ -350,7 +362,7 @@ func TestManyTakers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if st == done {
+			if st == Done {
 				break
 			}
 			<-got // there is room after a batch
@@ -411,10 +423,10 @@ func TestRequestFields(t *testing.T) {
 	text := `{"open": "pipeline", "batch_size": 3, "on_error": "skip", "reuse": "cache", "verify": false, "fields": [
 		{"name": "x", "shape": [4], "dtype": "bf16", "axes": null, "pad": "fill", "pad_value": "nan", "scale": [2, 3], "offset": 0.5},
 		{"name": "y", "shape": [], "dtype": "", "axes": [], "pad": "error", "pad_value": "0.0", "scale": null, "offset": null}]}`
-	if err := parse([]byte(text), &r); err != nil {
+	if err := Parse([]byte(text), &r); err != nil {
 		t.Fatal(err)
 	}
-	arrays := arrayRefs([]string{"a", "b", "c"})
+	arrays := r.arrayRefs([]string{"a", "b", "c"})
 	c, err := r.config(arrays, [][]int{{2, 0}, {1}})
 	if err != nil {
 		t.Fatal(err)
@@ -433,7 +445,7 @@ func TestRequestFields(t *testing.T) {
 		t.Errorf("two scales for one array: %v", err)
 	}
 	for _, bad := range []string{"", "[]", `{"novel": 1}`, `{"fields": [{"pad_value": "x"}]}`, `{"fields": [{"scale": "x"}]}`} {
-		if err := parse([]byte(bad), &r); !errors.Is(err, nd.ErrBug) {
+		if err := Parse([]byte(bad), &r); !errors.Is(err, nd.ErrBug) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
@@ -444,7 +456,7 @@ func TestSourcesAreResolved(t *testing.T) {
 	spec := &sourceSpec{Kind: "grid", Tail: "drop", Fields: []sourceSpan{
 		{Name: "x", Arrays: []string{a, b}, Shape: []int64{4}}, {Name: "y", Arrays: []string{b, b}, Shape: []int64{4}},
 	}}
-	o, err := openSource(t.Context(), spec)
+	o, err := openSource(t.Context(), &request{Source: spec})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -455,39 +467,40 @@ func TestSourcesAreResolved(t *testing.T) {
 	if got := o.source.Sample(5); !reflect.DeepEqual(got, want) {
 		t.Errorf("sample 5 is %+v, want %+v", got, want)
 	}
-	if _, err := openSource(t.Context(), &sourceSpec{Kind: "novel"}); !errors.Is(err, nd.ErrBug) {
+	if _, err := openSource(t.Context(), &request{Source: &sourceSpec{Kind: "novel"}}); !errors.Is(err, nd.ErrBug) {
 		t.Errorf("got %v", err)
 	}
 }
 
+// A relative pattern is one in the client's folder, whose own name is no pattern.
 func TestExpand(t *testing.T) {
-	dir := t.TempDir()
+	plain := t.TempDir()
+	odd := filepath.Join(plain, "sub", "*[q]?\\")
 	for _, name := range []string{"b1", "a2", "a1", "[x]"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-			t.Fatal(err)
+		for _, dir := range []string{plain, odd} {
+			if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	f := func(pattern string, want ...string) {
-		t.Helper()
-		got, err := expand(filepath.Join(dir, pattern))
-		if err != nil {
-			t.Error(err)
+	for pattern, want := range map[string][]string{"a?": {"a1", "a2"}, "*1": {"a1", "b1"}, "[x]": {"[x]"}, "nothing": {"nothing"}} {
+		for _, dir := range []string{plain, odd} {
+			if got, err := expand(dir, pattern); err != nil || !slices.Equal(got, want) {
+				t.Errorf("%s in %s is %v, want %v (%v)", pattern, dir, got, want, err)
+			}
 		}
+		got, err := expand("", filepath.Join(plain, pattern))
 		for i := range got {
 			got[i] = filepath.Base(got[i])
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s is %v, want %v", pattern, got, want)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s by its path is %v, want %v (%v)", pattern, got, want, err)
 		}
 	}
-	f("a?", "a1", "a2")
-	f("*1", "a1", "b1")
-	f("[x]", "[x]")
-	f("nothing", "nothing")
-	if _, err := expand(filepath.Join(dir, "c*")); !errors.Is(err, nd.ErrNotFound) {
+	if _, err := expand(plain, "c*"); !errors.Is(err, nd.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
-	if got, err := expand("s3://bucket/a*"); err != nil || len(got) != 1 {
+	if got, err := expand(plain, "s3://bucket/a*"); err != nil || len(got) != 1 {
 		t.Errorf("got %v %v", got, err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"context"
@@ -17,13 +17,18 @@ type stream interface {
 	object
 	// nextBatch waits for a batch; a context that ends loses none. io.EOF is the
 	// end of an epoch, or of what was finished.
-	nextBatch(ctx context.Context) (delivery, error)
+	nextBatch(ctx context.Context) (Delivery, error)
 	// held counts the batches of the stream that are out.
 	held() *atomic.Int64
+	// onClose says what to do once the stream is closed.
+	onClose(func())
 }
 
-// holdings is the count of a stream's batches that are out.
-type holdings struct{ out atomic.Int64 }
+// holdings is the count of a stream's batches that are out, and its end.
+type holdings struct {
+	ending
+	out atomic.Int64
+}
 
 func (h *holdings) held() *atomic.Int64 { return &h.out }
 
@@ -33,11 +38,11 @@ type loan struct {
 	out   *atomic.Int64
 }
 
-// delivery is a batch and what is said about it beyond the batch itself.
-type delivery struct {
-	batch  *pipeline.Batch
-	weight float64
-	errors []byte // JSON of the samples that were skipped or filled, nil for none
+// Delivery is a batch and what is said about it beyond the batch itself.
+type Delivery struct {
+	Batch  *pipeline.Batch
+	Weight float64 // share of a full batch
+	Errors []byte  // JSON of the samples that were skipped or filled, nil for none
 }
 
 // sampleNote is a sample that was skipped or filled.
@@ -47,46 +52,48 @@ type sampleNote struct {
 	Message string `json:"message"`
 }
 
-func deliver(b *pipeline.Batch, weight float64) (delivery, error) {
-	d := delivery{batch: b, weight: weight}
+func deliver(b *pipeline.Batch, weight float64) (Delivery, error) {
+	d := Delivery{Batch: b, Weight: weight}
 	if len(b.Errs()) == 0 {
 		return d, nil
 	}
 	var list []sampleNote
 	for _, err := range b.Errs() {
 		note := sampleNote{Message: err.Error()}
-		_, note.Kind = kindOf(err)
+		_, note.Kind = KindOf(err)
 		if s, ok := errors.AsType[*pipeline.SampleError](err); ok {
 			note.ID = s.ID
 		}
 		list = append(list, note)
 	}
 	var err error
-	d.errors, err = json.Marshal(list)
+	d.Errors, err = json.Marshal(list)
 	return d, err
 }
 
-// next waits for a batch of a stream and gives it a token. The batch is the
-// caller's once fill has told it the token.
-func (l *library) next(s stream, timeout time.Duration, fill func(d delivery, token uint64) error) (status, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+func (s *Session) next(ctx context.Context, from stream, timeout time.Duration, deliver func(d Delivery, token uint64) error) (Status, error) {
+	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	d, err := s.nextBatch(ctx)
+	d, err := from.nextBatch(waiting)
 	switch {
 	case err == context.DeadlineExceeded: //nolint:errorlint // ours, as it is: a store's timeout comes wrapped
-		return again, nil
+		return Again, nil
 	case errors.Is(err, io.EOF):
-		return ended, nil
+		return Ended, nil
 	case err != nil:
-		return failed, err
+		return Failed, err
 	}
-	s.held().Add(1)
-	token := l.put(&loan{d.batch, s.held()})
-	if err := fill(d, token); err != nil {
-		l.release(token)
-		return failed, err
+	from.held().Add(1)
+	out := &loan{d.Batch, from.held()}
+	token, err := s.put(out)
+	if err != nil {
+		return Failed, errors.Join(err, d.Batch.Release(nil))
 	}
-	return done, nil
+	if err := deliver(d, token); err != nil {
+		s.GiveBack(token)
+		return Failed, err
+	}
+	return Done, nil
 }
 
 // answerer is an object that can be asked for something by name.
@@ -96,16 +103,21 @@ type answerer interface {
 	answer(ctx context.Context, method string, argument []byte) (any, error)
 }
 
-func answer(ctx context.Context, o answerer, method string, argument []byte) outcome {
+// Ask asks an object for something by name; argument and answer are JSON values.
+func (s *Session) Ask(ctx context.Context, handle uint64, method string, argument []byte) ([]byte, error) {
+	o, err := lookup[answerer](s, handle)
+	if err != nil {
+		return nil, err
+	}
 	value, err := o.answer(ctx, method, argument)
 	if err != nil {
-		return outcome{err: err}
+		return nil, err
 	}
 	text, err := json.Marshal(value)
 	if err != nil {
-		return outcome{err: nd.Errorf(nd.ErrBug, "answer of %s: %w", method, err)}
+		return nil, nd.Errorf(nd.ErrBug, "answer of %s: %w", method, err)
 	}
-	return outcome{json: text}
+	return text, nil
 }
 
 func noMethod(method string) error {

@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"context"
@@ -61,11 +61,12 @@ func (o *sourceObject) about() any {
 }
 
 // openSource reads the metadata of the arrays and makes the source.
-func openSource(ctx context.Context, spec *sourceSpec) (*sourceObject, error) {
+func openSource(ctx context.Context, request *request) (*sourceObject, error) {
+	spec := request.Source
 	if spec == nil {
 		return nil, nd.Errorf(nd.ErrBug, "the request has no source")
 	}
-	r := resolver{places: map[string]int{}}
+	r := resolver{at: request.at, dir: request.Dir, places: map[string]int{}}
 	fields := make([]sampler.Field, len(spec.Fields))
 	o := &sourceObject{}
 	for i, f := range spec.Fields {
@@ -81,7 +82,7 @@ func openSource(ctx context.Context, spec *sourceSpec) (*sourceObject, error) {
 		o.feeds = append(o.feeds, feed)
 	}
 	for _, a := range r.arrays {
-		o.arrays = append(o.arrays, pipeline.ArrayRef{URI: a.Name})
+		o.arrays = append(o.arrays, pipeline.ArrayRef{URI: request.at(a.Name)})
 	}
 	var err error
 	o.source, err = spec.source(fields, r.arrays)
@@ -121,6 +122,8 @@ func (s *sourceSpec) crops(fields []sampler.Field) [][]sampler.Crop {
 
 // resolver gives each distinct URI a number and reads its metadata once.
 type resolver struct {
+	at     func(uri string) string
+	dir    string
 	arrays []sampler.Array
 	places map[string]int
 }
@@ -128,7 +131,7 @@ type resolver struct {
 func (r *resolver) resolve(ctx context.Context, patterns []string) ([]sampler.Array, error) {
 	var list []sampler.Array
 	for _, pattern := range patterns {
-		uris, err := expand(pattern)
+		uris, err := expand(r.dir, pattern)
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +150,7 @@ func (r *resolver) array(ctx context.Context, uri string) (sampler.Array, error)
 	if i, ok := r.places[uri]; ok {
 		return r.arrays[i], nil
 	}
-	meta, err := pipeline.Metadata(ctx, pipeline.ArrayRef{URI: uri})
+	meta, err := pipeline.Metadata(ctx, pipeline.ArrayRef{URI: r.at(uri)})
 	if err != nil {
 		return sampler.Array{}, err
 	}
@@ -158,20 +161,31 @@ func (r *resolver) array(ctx context.Context, uri string) (sampler.Array, error)
 }
 
 // expand lists what a glob pattern matches, sorted; anything else is itself. A
-// path that exists is taken literally, whatever its characters.
-func expand(pattern string) ([]string, error) {
+// path that exists is taken literally, whatever its characters. A relative pattern
+// is one in dir, and so are its matches.
+func expand(dir, pattern string) ([]string, error) {
 	if strings.Contains(pattern, "://") || !strings.ContainsAny(pattern, "*?[") {
 		return []string{pattern}, nil
 	}
-	if _, err := os.Stat(pattern); err == nil {
+	prefix := ""
+	if dir != "" && !filepath.IsAbs(pattern) {
+		prefix = filepath.Clean(dir) + "/"
+	}
+	if _, err := os.Stat(prefix + pattern); err == nil {
 		return []string{pattern}, nil
 	}
-	found, err := filepath.Glob(pattern)
+	found, err := filepath.Glob(literal.Replace(prefix) + pattern)
 	if err != nil {
 		return nil, nd.Errorf(nd.ErrConfig, "pattern %q: %w", pattern, err)
 	}
 	if len(found) == 0 {
 		return nil, nd.Errorf(nd.ErrNotFound, "nothing matches %q: %w", pattern, fs.ErrNotExist)
 	}
+	for i := range found {
+		found[i] = strings.TrimPrefix(found[i], prefix)
+	}
 	return found, nil
 }
+
+// literal makes a pattern that matches a path and nothing else.
+var literal = strings.NewReplacer("*", `\*`, "?", `\?`, "[", `\[`, `\`, `\\`)

@@ -1,0 +1,21 @@
+#define _POSIX_C_SOURCE 200809L
+
+#include "headrace_client.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+
+int32_t hr_send(int32_t socket, const void *message, int64_t bytes)
+{
+	const char *at = message;
+	while (bytes > 0) {
+		ssize_t n = send(socket, at, (size_t)bytes, MSG_NOSIGNAL);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return errno;
+		at += n;
+		bytes -= n;
+	}
+	return 0;
+}

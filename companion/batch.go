@@ -1,0 +1,80 @@
+package companion
+
+import (
+	"encoding/json"
+
+	"github.com/headrace/headrace/companion/session"
+	"github.com/headrace/headrace/nd"
+)
+
+// Batch describes a batch to the client; see the package's documentation.
+type Batch struct {
+	Token  uint64          `json:"token"`
+	Memory uint64          `json:"memory"` // 0: no tensor has elements
+	New    []Memory        `json:"new,omitempty"`
+	Events []Event         `json:"events,omitempty"` // new ones
+	Ready  uint64          `json:"ready,omitempty"`  // event; 0 is now
+	Done   uint64          `json:"done,omitempty"`   // event to record before the release
+	Fields []Tensor        `json:"tensors"`
+	IDs    []int64         `json:"ids"`
+	Epoch  int64           `json:"epoch"`
+	Step   int64           `json:"step"`
+	View   int64           `json:"view"`
+	Weight float64         `json:"weight"`
+	Errors json.RawMessage `json:"errors,omitempty"`
+}
+
+// Memory is memory that a client has not seen before.
+type Memory struct {
+	ID     uint64 `json:"id"`
+	Kind   string `json:"kind"` // memfd or cuda_ipc
+	Bytes  int64  `json:"bytes"`
+	Handle string `json:"handle,omitempty"` // cuda_ipc: in hexadecimal
+}
+
+// Event is an event of a device that a client has not seen before.
+type Event struct {
+	ID     uint64 `json:"id"`
+	Handle string `json:"handle"` // in hexadecimal
+}
+
+// Tensor is one field of a batch.
+type Tensor struct {
+	Offset     int64   `json:"offset"` // bytes into the memory
+	DType      uint8   `json:"dtype"`  // number in package nd
+	Shape      []int64 `json:"shape"`
+	DeviceType int32   `json:"device_type"` // as DLPack: 1 CPU, 2 CUDA
+	DeviceID   int32   `json:"device_id"`
+}
+
+// deviceCPU is DLPack's number of host memory.
+const deviceCPU = 1
+
+// describe describes a batch that lies in host memory of these slots.
+func describe(d session.Delivery, token uint64, from *slots) (Batch, *slot, error) {
+	b := d.Batch
+	meta := b.Meta()
+	out := Batch{
+		Token: token, Epoch: meta.Epoch, Step: meta.Step, View: meta.View, Weight: d.Weight,
+		Errors: d.Errors, IDs: []int64{}, Fields: []Tensor{},
+	}
+	for _, s := range b.Samples() {
+		out.IDs = append(out.IDs, s.ID)
+	}
+	var in *slot
+	for i := range b.Fields() {
+		t := b.TensorAt(i)
+		field := Tensor{DType: uint8(t.DType), Shape: t.Shape, DeviceType: deviceCPU}
+		if len(t.Data) > 0 {
+			if in == nil {
+				if in = from.find(t.Data); in == nil {
+					return out, nil, nd.Errorf(nd.ErrBug, "tensor %q lies in no slot of this client", t.Name)
+				}
+				out.Memory = in.id
+			}
+			field.Offset = in.offset(t.Data)
+		}
+		out.Fields = append(out.Fields, field)
+	}
+	return out, in, nil
+}

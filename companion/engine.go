@@ -1,0 +1,193 @@
+package companion
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/headrace/headrace/companion/session"
+	"github.com/headrace/headrace/nd"
+)
+
+// Grace is how long an engine that was asked to stop waits for requests under way.
+const Grace = 2 * time.Second
+
+// helloTime is how long a client may take to say hello.
+const helloTime = 10 * time.Second
+
+// Config describes an engine. Fields at zero take the default named beside them.
+type Config struct {
+	// Socket is the path at which it listens.
+	Socket string
+	// Device is "cpu", which is the default.
+	Device string
+	// Clients is the number of clients at one time. Default 64.
+	Clients int
+	// Pipelines is the number of pipelines, loaders and reads of all clients. Default
+	// 256.
+	Pipelines int
+	// Release is the version of the program, told to clients.
+	Release string
+}
+
+const (
+	defaultClients   = 64
+	defaultPipelines = 256
+	// maxObjects bounds the handles of one client, maxRequests its requests under
+	// way.
+	maxObjects  = 16384
+	maxRequests = 1024
+)
+
+// Engine serves clients at a socket.
+type Engine struct {
+	cfg       Config
+	socket    *socket
+	pipelines *session.Quota
+	slots     chan struct{} // a token for each client
+	clients   sync.WaitGroup
+}
+
+// Listen makes the socket; Serve serves it.
+func Listen(cfg Config) (*Engine, error) {
+	if cfg.Device == "" {
+		cfg.Device = "cpu"
+	}
+	if cfg.Device != "cpu" {
+		return nil, nd.Errorf(nd.ErrUnsupported, "Device is %q: this version's engine serves \"cpu\" alone", cfg.Device)
+	}
+	if cfg.Clients == 0 {
+		cfg.Clients = defaultClients
+	}
+	if cfg.Pipelines == 0 {
+		cfg.Pipelines = defaultPipelines
+	}
+	if cfg.Clients < 0 || cfg.Pipelines < 0 {
+		return nil, nd.Errorf(nd.ErrConfig, "Clients is %d and Pipelines %d: at least 1", cfg.Clients, cfg.Pipelines)
+	}
+	s, err := listen(cfg.Socket)
+	if err != nil {
+		return nil, err
+	}
+	return &Engine{
+		cfg: cfg, socket: s, pipelines: session.NewQuota(cfg.Pipelines), slots: make(chan struct{}, cfg.Clients),
+	}, nil
+}
+
+// Config is the configuration with every default filled in.
+func (e *Engine) Config() Config { return e.cfg }
+
+// Serve serves clients until ctx ends: then it removes the socket, lets requests
+// under way end within Grace, and closes what clients have left. An error is one of
+// the socket.
+func (e *Engine) Serve(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() {
+		_ = e.socket.Close() // Accept returns
+	})
+	defer e.clients.Wait()
+	for {
+		conn, err := e.socket.AcceptUnix()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case temporary(err):
+			continue
+		case err != nil:
+			stop()
+			return errors.Join(nd.Errorf(nd.ErrIO, "socket: %w", err), e.socket.Close())
+		}
+		e.clients.Go(func() { e.receive(ctx, conn) })
+	}
+}
+
+// receive serves one client, or says why not.
+func (e *Engine) receive(ctx context.Context, conn *net.UnixConn) {
+	c, err := e.greet(conn)
+	if err != nil {
+		_ = e.answer(conn, Welcome{Error: refusal(err)}) // the client may be gone
+		_ = conn.Close()
+		return
+	}
+	defer func() { <-e.slots }()
+	c.run(ctx)
+}
+
+// greet takes a place among the clients, reads the client's greeting and answers
+// it. Without an error the place is the caller's.
+func (e *Engine) greet(conn *net.UnixConn) (*client, error) {
+	pid, err := checkPeer(conn)
+	if err != nil {
+		return nil, err
+	}
+	if err := conn.SetDeadline(time.Now().Add(helloTime)); err != nil {
+		return nil, nd.Errorf(nd.ErrIO, "greeting: %w", err)
+	}
+	select {
+	case e.slots <- struct{}{}:
+	default:
+		return nil, nd.Errorf(nd.ErrBudget, "%d clients are connected, this engine takes no more: start it with a larger --max-clients", e.cfg.Clients)
+	}
+	c, err := e.meet(conn, pid)
+	if err != nil {
+		<-e.slots
+	}
+	return c, err
+}
+
+func (e *Engine) meet(conn *net.UnixConn, pid int) (*client, error) {
+	in := &withDescriptors{conn: conn}
+	var hello Hello
+	err := readGreeting(in, &hello)
+	if err == nil {
+		err = hello.check(len(in.fds))
+	}
+	if err != nil {
+		for _, fd := range in.fds {
+			_ = closeDescriptor(fd)
+		}
+		return nil, err
+	}
+	releases, err := pipeEnd(in.fds[0])
+	if err != nil {
+		return nil, err
+	}
+	if err := e.answer(conn, Welcome{Release: e.cfg.Release, Device: e.cfg.Device, PID: os.Getpid()}); err != nil {
+		return nil, errors.Join(err, releases.Close())
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		return nil, errors.Join(nd.Errorf(nd.ErrIO, "greeting: %w", err), releases.Close())
+	}
+	return e.newClient(conn, pid, &hello, releases), nil
+}
+
+func (e *Engine) answer(conn *net.UnixConn, w Welcome) error {
+	text, err := appendGreeting(nil, Version, w)
+	if err != nil {
+		return err
+	}
+	if _, err := conn.Write(text); err != nil {
+		return nd.Errorf(nd.ErrIO, "greeting: %w", err)
+	}
+	return nil
+}
+
+func (h *Hello) check(fds int) error {
+	if fds != 1 {
+		return nd.Errorf(nd.ErrBug, "the greeting comes with %d descriptors, not with a release pipe", fds)
+	}
+	for _, kind := range h.Memory {
+		if kind == memfd {
+			return nil
+		}
+	}
+	return nd.Errorf(nd.ErrUnsupported, "the engine hands out %s memory, the client (headrace %s) takes %q: install the same headrace on both sides", memfd, h.Release, h.Memory)
+}
+
+// temporary reports whether the next Accept may work.
+func temporary(err error) bool {
+	var e net.Error
+	return errors.As(err, &e) && e.Timeout()
+}

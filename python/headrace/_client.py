@@ -1,0 +1,226 @@
+"""What an engine in this process and one in another have in common, and the tiny C library of both.
+
+The structs and prototypes repeat cabi/headrace.h and cabi/client/headrace_client.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from ctypes import POINTER, byref, c_char_p, c_double, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ._errors import Bug, Forked
+
+OK, AGAIN, END = 0, 1, 2
+
+CLIENT_ABI_VERSION = 3
+
+STEP_MS = 100
+"""Longest stay in the library at a time: Python's signal handlers wait that long."""
+
+MAX_NDIM = 33
+
+
+class TensorOut(ctypes.Structure):
+    _fields_ = (
+        ("data", c_void_p),
+        ("dtype", c_int32),
+        ("device_type", c_int32),
+        ("device_id", c_int32),
+        ("ndim", c_int32),
+        ("shape", c_int64 * MAX_NDIM),
+    )
+    data: int | None
+    dtype: int
+    device_type: int
+    device_id: int
+    ndim: int
+    shape: Any
+
+
+class BatchOut(ctypes.Structure):
+    _fields_ = (
+        ("token", c_void_p),
+        ("tensors", POINTER(TensorOut)),
+        ("tensor_room", c_int32),
+        ("tensors_out", c_int32),
+        ("ids", POINTER(c_int64)),
+        ("id_room", c_int64),
+        ("samples", c_int64),
+        ("epoch", c_int64),
+        ("step", c_int64),
+        ("view", c_int64),
+        ("weight", c_double),
+        ("errors", c_void_p),
+    )
+    tensors_out: int
+    samples: int
+    epoch: int
+    step: int
+    view: int
+    weight: float
+    errors: int | None
+
+
+class View(ctypes.Structure):
+    _fields_ = (
+        ("data", c_void_p),
+        ("shape", POINTER(c_int64)),
+        ("ndim", c_int32),
+        ("device_type", c_int32),
+        ("device_id", c_int32),
+        ("code", c_uint8),
+        ("bits", c_uint8),
+        ("read_only", c_uint16),
+    )
+
+
+# name: result, argument types, of libheadrace_client.so.
+_CLIENT: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "hr_client_abi_version": (c_int32, ()),
+    "hr_client_load": (c_int32, (c_char_p,)),
+    "hr_slot_new": (c_void_p, (c_int32,)),
+    "hr_slot_token": (c_void_p, (c_void_p,)),
+    "hr_slot_attach": (None, (c_void_p, c_void_p)),
+    "hr_slot_retain": (None, (c_void_p,)),
+    "hr_slot_release": (None, (c_void_p,)),
+    "hr_slot_refs": (c_int32, (c_void_p,)),
+    "hr_memory_map": (c_void_p, (c_int32, c_int64)),
+    "hr_memory_address": (c_void_p, (c_void_p,)),
+    "hr_memory_release": (None, (c_void_p,)),
+    "hr_send": (c_int32, (c_int32, c_char_p, c_int64)),
+    "hr_client_python": (None, (c_void_p, c_void_p, c_void_p)),
+}
+
+
+class Client(ABC):
+    """An engine as its objects see it. All methods may be called from any thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self.pid = os.getpid()
+        self._client = _load_client(folder / "libheadrace_client.so")
+        # hr_capsule calls into Python and so keeps the GIL.
+        self._capsule: Any = ctypes.PyDLL(str(folder / "libheadrace_client.so")).hr_capsule
+        self._capsule.restype = ctypes.py_object
+        self._capsule.argtypes = (c_void_p, POINTER(View), c_int32)
+        self._release_fd = -1
+
+    def check_process(self) -> None:
+        """Raises Forked in a child of the process that began with the engine."""
+        if os.getpid() != self.pid:
+            raise Forked(
+                f"headrace was loaded in process {self.pid} and this is its forked child {os.getpid()}: "
+                "start the child with the spawn or forkserver method, or load headrace only in the child"
+            )
+
+    def alive(self) -> bool:
+        """Whether finalisers may still call the engine."""
+        return os.getpid() == self.pid and not sys.is_finalizing()
+
+    @abstractmethod
+    def open(self, what: dict[str, Any]) -> tuple[int, Any]:
+        """Opens an object: its handle and its description."""
+
+    @abstractmethod
+    def ask(self, handle: int, method: str, argument: Any = None) -> Any:
+        """Asks an object for something that may take long; a JSON value."""
+
+    @abstractmethod
+    def close(self, handle: int, *, wait: bool = True) -> None:
+        """Closes an object. Without waiting it is closed in its own time."""
+
+    @abstractmethod
+    def push(self, handle: int, words: list[int], samples: int) -> int:
+        """Gives a batch to a pipeline, as numbers (see hr_push in cabi/abi.go): OK, or AGAIN where there is no room."""
+
+    @abstractmethod
+    def next(self, handle: int, room: Room, timeout_ms: int) -> int:
+        """Puts the next batch of a pipeline or loader into the room: OK, AGAIN or END."""
+
+    def room(self, tensors: int, samples: int) -> Room:
+        """Room for one batch of at most so many tensors and samples."""
+        self.check_process()
+        return Room(self._client, self._release_fd, tensors, samples)
+
+    def capsule(self, hold: Hold, view: View, versioned: bool) -> object:
+        """A DLPack capsule with its own share of the batch."""
+        self.check_process()
+        return self._capsule(hold.slot, byref(view), int(versioned))
+
+
+class Hold:
+    """A share of a batch's memory: what Python objects that look at it have in common.
+
+    The engine gets the memory back when this object and all capsules are gone.
+    """
+
+    __slots__ = ("_release", "slot")
+
+    def __init__(self, client: Any, release_fd: int) -> None:
+        self.slot: int | None = client.hr_slot_new(release_fd)
+        # Kept here: at the end of the interpreter modules go before objects do.
+        self._release: Callable[[int], None] = client.hr_slot_release
+        if self.slot is None:
+            raise MemoryError("no memory for the slot of a batch")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a batch is memory of the engine and cannot be copied or pickled: copy .numpy()")
+
+    def __del__(self) -> None:
+        slot: int | None = getattr(self, "slot", None)  # one that no __init__ made has none
+        if slot is not None:
+            self._release(slot)
+            self.slot = None
+
+
+class Room:
+    """Where the engine puts a batch and its description.
+
+    The hold is there before the batch is: whatever interrupts the caller between
+    the two, the batch goes back.
+    """
+
+    def __init__(self, client: Any, release_fd: int, tensors: int, samples: int) -> None:
+        self._hold: Hold | None = Hold(client, release_fd)
+        self.slot = self._hold.slot
+        self.tensors = (TensorOut * max(1, tensors))()
+        self.ids = (c_int64 * max(1, samples))()
+        self.errors: list[dict[str, Any]] = []  # the samples that were skipped or filled
+        self.out = BatchOut(
+            token=client.hr_slot_token(self._hold.slot),
+            tensors=self.tensors,
+            tensor_room=tensors,
+            ids=ctypes.cast(self.ids, POINTER(c_int64)),
+            id_room=samples,
+        )
+
+    def take_hold(self) -> Hold:
+        """The hold of the batch, which passes to the caller."""
+        hold, self._hold = self._hold, None
+        assert hold is not None
+        return hold
+
+
+def _load_client(path: Path) -> Any:
+    client: Any = ctypes.CDLL(str(path))
+    for name, (result, arguments) in _CLIENT.items():
+        function = getattr(client, name)
+        function.argtypes, function.restype = arguments, result
+    check_version(path, client.hr_client_abi_version(), CLIENT_ABI_VERSION)
+    client.hr_client_python(
+        *(
+            ctypes.cast(getattr(ctypes.pythonapi, name), c_void_p)
+            for name in ("PyCapsule_New", "PyCapsule_GetPointer", "PyCapsule_IsValid")
+        )
+    )
+    return client
+
+
+def check_version(path: Path, found: int, wanted: int) -> None:
+    if found != wanted:
+        raise Bug(f"{path} has ABI version {found}, this package needs {wanted}: reinstall headrace")
