@@ -12,7 +12,7 @@ import (
 )
 
 // oneLine checks the kind of an error and that it is one line with these words.
-func oneLine(t *testing.T, err error, kind error, words ...string) {
+func oneLine(t testing.TB, err, kind error, words ...string) {
 	t.Helper()
 	if !errors.Is(err, kind) {
 		t.Fatalf("got %v, want an error of kind %v", err, kind)

@@ -2,6 +2,9 @@ package cuda_test
 
 import (
 	"errors"
+	"flag"
+	"os"
+	"os/exec"
 	"runtime"
 	"sync"
 	"testing"
@@ -166,17 +169,36 @@ func TestCloseWhileUsed(t *testing.T) {
 	r.quiet()
 }
 
+var poisonFlag = flag.Bool("cuda.poison", false, "this process may lose its context: it is the child of TestBroken")
+
 // A context that is lost while work runs: the wait says so, Broken stays, nothing
-// hangs, and Close works.
+// hangs, and Close works. On a GPU this needs a process of its own.
 func TestBroken(t *testing.T) {
-	r := open(t, func(f *cudatest.Fake) { f.Lazy(true) })
+	if *driverFlag == "fake" {
+		r := open(t, func(f *cudatest.Fake) { f.Lazy(true) })
+		r.poison()
+		return
+	}
+	if *poisonFlag {
+		open(t).poison()
+		return
+	}
+	child := exec.Command(os.Args[0], "-test.run=^TestBroken$", "-cuda.driver="+*driverFlag, "-cuda.poison")
+	if said, err := child.CombinedOutput(); err != nil {
+		t.Fatalf("the process that loses its context: %v\n%s", err, said)
+	}
+}
+
+// poison writes to an address that is nobody's.
+func (r *rig) poison() {
+	t := r.t
 	f, p := r.add(), r.alloc(8)
 	var c cuda.Commands
-	c.Launch(r.stream, f, 1, 32, 0, addParams(p+8, 1, 1))
+	c.Launch(r.stream, f, 1, 32, 0, addParams(64, 1, 1))
 	c.Record(r.stream, r.event)
 	ok(t, r.Run(&c))
 	if r.Broken() {
-		t.Error("broken before the kernel ran")
+		t.Error("broken before anybody waited")
 	}
 	oneLine(t, r.event.Wait(), nd.ErrDevice, "waiting for an event", "CUDA_ERROR_ILLEGAL_ADDRESS (700)")
 	if !r.Broken() {
@@ -187,6 +209,7 @@ func TestBroken(t *testing.T) {
 	_, err = r.event.Done()
 	oneLine(t, err, nd.ErrDevice)
 	oneLine(t, r.Run(&c), nd.ErrDevice)
+	oneLine(t, r.Free(p), nd.ErrDevice)
 	oneLine(t, r.Close(), nd.ErrDevice)
 	oneLine(t, r.event.Wait(), closed)
 	if !r.Broken() {

@@ -51,7 +51,7 @@ struct Stream { Context *context; std::deque<Work> queue; };
 struct Event { Context *context; bool interprocess; std::shared_ptr<Mark> latest; };
 
 struct Module;
-struct Function { Module *module; std::string name; size_t params; int shared; };
+struct Function { Module *module; std::string name; size_t params; int shared, threads; };
 struct Module { Context *context; std::map<std::string, std::unique_ptr<Function>> functions; };
 
 enum Kind { DEVICE, PINNED, REGISTERED, IMPORTED };

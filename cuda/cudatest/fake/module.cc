@@ -4,6 +4,7 @@
 
 #include <cctype>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 // hr_host_launch is the host build of cuda/kernels, where that is compiled in: 0, or
@@ -65,8 +66,11 @@ void entries(const std::string &ptx, Module *module) {
         size_t open = ptx.find_first_of("( \t\n{", name), close = ptx.find_first_of("){", open);
         if (name == std::string::npos || close == std::string::npos) return;
         std::string kernel = ptx.substr(name, open - name);
-        bool listed = ptx[close] == ')';
-        module->functions[kernel].reset(new Function{module, kernel, listed ? parameters(ptx.substr(open, close - open)) : 0, 48 << 10});
+        size_t params = ptx[close] == ')' ? parameters(ptx.substr(open, close - open)) : 0;
+        std::string head = ptx.substr(close, ptx.find('{', close) - close);
+        size_t limit = head.find(".maxntid");
+        int threads = limit == std::string::npos ? 1024 : atoi(head.c_str() + limit + 8);
+        module->functions[kernel].reset(new Function{module, kernel, params, 48 << 10, threads});
     }
 }
 
@@ -151,9 +155,10 @@ int module_function(void **handle, void *module, const char *name) {
 
 int function_get(int *value, int which, void *handle) {
     CALL("cuFuncGetAttribute");
-    if (!function_of(handle)) return INVALID_HANDLE;
+    Function *f = function_of(handle);
+    if (!f) return INVALID_HANDLE;
     switch (which) {
-    case 0: *value = 1024; return OK;  // threads of a block
+    case 0: *value = f->threads; return OK;
     case 1: *value = 0; return OK;     // static shared memory
     case 3: *value = 0; return OK;     // local memory
     case 4: *value = 32; return OK;    // registers
@@ -183,7 +188,7 @@ int launch(void *handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx, uns
     Function *f = function_of(handle);
     Stream *s = stream_of(stream);
     if (!f || !s) return INVALID_HANDLE;
-    if (!gx || gy != 1 || gz != 1 || !bx || bx > 1024 || by != 1 || bz != 1 || shared > unsigned(f->shared))
+    if (!gx || gy != 1 || gz != 1 || !bx || bx > unsigned(f->threads) || by != 1 || bz != 1 || shared > unsigned(f->shared))
         return complain(INVALID_VALUE, "launch of %s: grid %u, block %u, shared memory %u", f->name.c_str(), gx, bx, shared);
     const void *params;
     size_t size = 0;
