@@ -18,7 +18,7 @@ TAG    ?= manylinux_2_34_x86_64
 GOFILES := $(shell find . -path './.*' -prune -o -path ./build -prune -o -path ./data -prune -o -name '*.go' ! -name '*_test.go' -print) go.mod go.sum
 PYFILES := $(shell find python -name '*.py' -o -name '*.pyi' -o -name 'py.typed' -o -name 'pyproject.toml' 2>/dev/null)
 
-.PHONY: help build lib wheel demo test check test-go test-nocgo test-python test-torch test-oracle race fuzz-short lint vuln fmt brain brain-picture bench bench-compare soak clean
+.PHONY: help build lib wheel demo kernels kernels-check test check test-go test-nocgo test-python test-torch test-oracle race fuzz-short lint vuln fmt brain brain-picture bench bench-compare soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,22 @@ $(WHEEL): bin/headrace $(PKG)/libheadrace.so $(PKG)/libheadrace_client.so $(PYFI
 
 $(LINTER): tools/go.mod tools/go.sum
 	$(GO) -C tools build -o $(CURDIR)/build/tools/ tool
+
+# --- the CUDA kernels, by NVIDIA's compilers from their wheels; no GPU, no toolkit
+
+NVCC_WHEELS := nvidia-cuda-nvcc==13.0.* nvidia-nvvm==13.0.* nvidia-cuda-crt==13.0.* nvidia-cuda-runtime==13.0.*
+
+kernels: build/kernels/nvrtc/ready ## compile cuda/kernels to the image that is committed
+	$(PYTHON) cuda/kernels/build.py image build/kernels/nvrtc
+
+kernels-check: build/kernels/nvcc/ready ## registers and spills of the image; the source by nvcc, and by clang-19 if it is there
+	$(PYTHON) cuda/kernels/build.py check build/kernels/nvcc
+
+build/kernels/nvrtc/ready:
+	$(PYTHON) -m venv $(@D) && $(@D)/bin/pip install -q --disable-pip-version-check nvidia-cuda-nvrtc-cu12==12.2.140 && touch $@
+
+build/kernels/nvcc/ready:
+	$(PYTHON) -m venv $(@D) && $(@D)/bin/pip install -q --disable-pip-version-check $(foreach w,$(NVCC_WHEELS),'$(w)') && touch $@
 
 # --- tests
 

@@ -1,3 +1,27 @@
-// Package kernels holds the CUDA kernels of headrace, compiled, and the Go side
-// of their binary interface.
+// Package kernels holds the CUDA kernels of headrace, compiled, and the Go side of
+// their binary interface.
+//
+//	bytes of a wave -> hr_decode -> chunks -> hr_assemble -> batch
+//	registered host memory -> hr_gather -> bytes of a wave
+//
+// One source, kernels.cu and its headers, is compiled four ways:
+//
+//   - by NVRTC 12.2 to kernels.ptx, which is committed and embedded (make kernels;
+//     the image carries the hash of its sources, and a test compares them);
+//   - by nvcc 13.0 and clang-19, as a check (make kernels-check);
+//   - as C++ for a host, host.cc: one thread is a block, one lane a warp. All loops
+//     over items go in steps of the number of threads or lanes, so that one is as
+//     right as 256. That build is fast; it stands in for a GPU in tests of the
+//     engine, and is fuzzed;
+//   - as C++ with HR_FIBERS: every thread of a block is a fiber, which runs to its
+//     next barrier or shuffle. That build runs what threads do together (windows
+//     in registers, overlapping matches, transposes), each byte under the address
+//     sanitizer, in changing orders of threads. It is for the tests of this package.
+//
+// The alternative, loops over lanes written into the kernels by macros, would make
+// one fast host build out of two, but every value that lives across a barrier
+// would be an array, and the GPU code would be unreadable for it.
+//
+// What the kernels must give, to the byte, is what package codec gives; what it
+// refuses they refuse, with a status instead of an error.
 package kernels

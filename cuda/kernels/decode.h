@@ -1,0 +1,169 @@
+// Chunks to bytes: numcodecs' lz4, blosc 1 frames, byte shuffle, plain bytes. A
+// block of threads decodes a chunk; a warp of it, a stream.
+#pragma once
+#include "abi.h"
+#include "lz4.h"
+#include "shuffle.h"
+
+namespace hr {
+
+// A frame of blosc 1 (codec/blosc_frame.go has the format in full): a header of
+// 16 bytes, the start of each block, blocks of one stream or of one for each byte
+// of the element. Every thread parses it, each the same.
+struct Frame {
+	enum { HEADER = 16, SHUFFLED = 1, MEMCPYED = 2, BIT_SHUFFLED = 4, RESERVED = 8, UNSPLIT = 16 };
+	enum Filter { NONE, BYTES, BITS };
+
+	const u8 *data;
+	u32 flags, typesize, nbytes, blocksize, cbytes;
+	u32 blocks;
+
+	// parse checks all that the header tells.
+	HR_FN Status parse(const u8 *src, u32 n) {
+		if (n < HEADER) return CORRUPT;
+		data = src;
+		flags = src[2];
+		typesize = src[3];
+		nbytes = readU32(src + 4);
+		blocksize = readU32(src + 8);
+		cbytes = readU32(src + 12);
+		// What the host may read, or has more to say about.
+		if (src[0] != 2 || (flags & RESERVED) || (flags & (SHUFFLED | BIT_SHUFFLED)) == (SHUFFLED | BIT_SHUFFLED)) return UNSUPPORTED;
+		if (!(flags & MEMCPYED) && (flags >> 5 != 1 || src[1] != 1)) return UNSUPPORTED;
+		if (cbytes > n || cbytes < HEADER || nbytes > 0x7fffffff - HEADER) return CORRUPT;
+		if (nbytes > 0 && (typesize == 0 || blocksize == 0 || blocksize > nbytes)) return CORRUPT;
+		if ((flags & MEMCPYED) && cbytes != nbytes + HEADER) return CORRUPT;
+		blocks = 0;
+		if (plain()) return OK;
+		blocks = (nbytes - 1) / blocksize + 1;
+		return blocks > (cbytes - HEADER) / 4 ? CORRUPT : OK;
+	}
+
+	// plain frames are never shuffled, whatever the flags say.
+	HR_FN bool plain() const { return (flags & MEMCPYED) || nbytes == 0; }
+
+	HR_FN u32 blockBytes(u32 b) const { return least(blocksize, nbytes - b * blocksize); }
+
+	// streams is the number of streams of a block of the given length. Only the
+	// last one can be shorter than blocksize.
+	HR_FN u32 streams(u32 length) const {
+		bool split = !(flags & UNSPLIT) && length == blocksize && typesize <= 16 && length / typesize >= 128;
+		return split ? typesize : 1;
+	}
+
+	HR_FN Filter filter(u32 length) const {
+		if (flags & SHUFFLED) return typesize > 1 ? BYTES : NONE;
+		u32 n = length / typesize;
+		return (flags & BIT_SHUFFLED) && n > 0 && n % 8 == 0 ? BITS : NONE;
+	}
+
+	// find gives the bytes of stream s of block b.
+	HR_FN bool find(u32 b, u32 s, const u8 *&stream, u32 &n) const {
+		u32 at = readU32(data + HEADER + 4 * (u64)b);
+		if (at < HEADER + 4 * (u64)blocks || at >= cbytes || at > 0x7fffffff) return false;
+		for (;; s--) {
+			if (cbytes - at < 4) return false;
+			n = readU32(data + at);
+			at += 4;
+			if (n == 0 || n > cbytes - at || n > 0x7fffffff) return false;
+			stream = data + at;
+			if (s == 0) return true;
+			at += n;
+		}
+	}
+};
+
+// decodeStream is the part of a warp: stream s of block b, to where unfilter will
+// look for it.
+HR_FN bool decodeStream(const Frame &f, const Chunk &c, u32 b, u32 s) {
+	u32 length = f.blockBytes(b), count = f.streams(length);
+	if (s >= count) return true;
+	if (length % count != 0) return false;
+	u32 raw = length / count, n;
+	const u8 *stream;
+	if (!f.find(b, s, stream, n)) return false;
+	u8 *to = (u8 *)(f.filter(length) == Frame::NONE ? c.dst : c.scratch) + (u64)b * f.blocksize + (u64)s * raw;
+	if (n != raw) return decodeLZ4(to, raw, stream, n);
+	copyBytes(to, stream, n, lane(), LANES);
+	return true;
+}
+
+HR_FN void unfilter(const Frame &f, const Chunk &c) {
+	HR_ROLLED for (u32 b = 0; b < f.blocks; b++) {
+		u32 length = f.blockBytes(b);
+		u64 start = (u64)b * f.blocksize;
+		u8 *dst = (u8 *)c.dst + start;
+		const u8 *src = (const u8 *)c.scratch + start;
+		switch (f.filter(length)) {
+		case Frame::BYTES: unshuffle(dst, src, length, f.typesize); break;
+		case Frame::BITS: bitUnshuffle(dst, src, length, f.typesize); break;
+		default: break;
+		}
+	}
+}
+
+// decodeBlosc decodes a frame. bad is shared by the block's threads and OK.
+HR_FN Status decodeBlosc(const Chunk &c, u32 &bad) {
+	Frame f;
+	Status status = f.parse((const u8 *)c.src, c.srcBytes);
+	if (status != OK) return status;
+	if (f.nbytes != c.dstBytes) return CORRUPT;
+	if (f.plain()) {
+		copyBytes((u8 *)c.dst, f.data + Frame::HEADER, f.nbytes, thread(), threads());
+		return OK;
+	}
+	u32 streams = f.streams(f.blocksize);
+	HR_ROLLED for (u32 i = warp(); i < f.blocks * streams; i += warps()) {
+		if (!decodeStream(f, c, i / streams, i % streams)) bad = CORRUPT;
+	}
+	syncBlock();
+	status = (Status)bad;
+	if (status == OK) unfilter(f, c);
+	return status;
+}
+
+// decodeLZ4Chunk decodes numcodecs' lz4: the first warp does.
+HR_FN Status decodeLZ4Chunk(const Chunk &c, u32 &bad) {
+	const u8 *src = (const u8 *)c.src;
+	if (c.srcBytes < 4 || c.srcBytes > 0x7fffffff || c.dstBytes > 0x7fffffff) return c.srcBytes < 4 ? CORRUPT : UNSUPPORTED;
+	if (readU32(src) != c.dstBytes) return CORRUPT;
+	if (warp() == 0 && !decodeLZ4((u8 *)c.dst, c.dstBytes, src + 4, c.srcBytes - 4)) bad = CORRUPT;
+	syncBlock();
+	return (Status)bad;
+}
+
+HR_FN Status decodePlain(const Chunk &c) {
+	if (c.srcBytes != c.dstBytes) return CORRUPT;
+	unshuffle((u8 *)c.dst, (const u8 *)c.src, c.dstBytes, c.method == UNSHUFFLE ? c.typesize : 1);
+	return OK;
+}
+
+HR_FN Status decodeChunk(const Chunk &c, u32 &bad) {
+	switch (c.method) {
+	case LZ4: return decodeLZ4Chunk(c, bad);
+	case BLOSC: return decodeBlosc(c, bad);
+	case UNSHUFFLE:
+	case COPY: return decodePlain(c);
+	}
+	return UNSUPPORTED;
+}
+
+} // namespace hr
+
+HR_KERNEL(hr::DECODE_BLOCK, 8) hr_decode(hr::DecodeParams p) {
+	using namespace hr;
+	HR_SHARED u32 bad;
+	const Chunk *chunks = (const Chunk *)p.chunks;
+	for (u32 i = block(); i < p.n; i += blocks()) {
+		syncBlock(); // the last chunk's bad is read
+		if (thread() == 0) bad = OK;
+		syncBlock();
+		Chunk c = chunks[i];
+		Status status = decodeChunk(c, bad);
+		if (status != OK) {
+			syncBlock(); // a warp may still be writing what becomes zero
+			zeroBytes((u8 *)c.dst, c.dstBytes, thread(), threads());
+		}
+		if (thread() == 0) ((u32 *)p.status)[c.status] = status;
+	}
+}

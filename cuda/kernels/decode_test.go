@@ -1,0 +1,342 @@
+package kernels
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/headrace/headrace/codec"
+)
+
+// A chunkCase is an encoded chunk and what package codec makes of it.
+type chunkCase struct {
+	name     string
+	method   uint8
+	typesize uint8
+	src      []byte
+	size     int    // decoded bytes that are asked for
+	want     []byte // nil: codec refuses it
+	foreign  bool   // codec decodes it, the device leaves it to the host
+}
+
+// decoder is codec's view of a chunk.
+type decoder struct {
+	lz4, blosc codec.Codec
+	scratch    *codec.Scratch
+}
+
+func newDecoder(t testing.TB) *decoder {
+	t.Helper()
+	return &decoder{mustCodec(t, "lz4", ""), mustCodec(t, "blosc", ""), codec.NewScratch()}
+}
+
+func mustCodec(t testing.TB, name, config string) codec.Codec {
+	t.Helper()
+	var raw json.RawMessage
+	if config != "" {
+		raw = json.RawMessage(config)
+	}
+	c, err := codec.New(name, raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// expect completes a case by codec's answer.
+func (d *decoder) expect(t testing.TB, c chunkCase) chunkCase {
+	t.Helper()
+	stage := d.lz4
+	switch c.method {
+	case Blosc:
+		stage = d.blosc
+		foreign := len(c.src) > 3 && c.src[2]&2 == 0 && c.src[2]>>5 != 1
+		c.foreign = foreign
+	case Unshuffle:
+		stage = mustCodec(t, "shuffle", fmt.Sprintf(`{"elementsize":%d}`, c.typesize))
+	case Copy:
+		if len(c.src) == c.size {
+			c.want = c.src
+		}
+		return c
+	}
+	chain, err := codec.NewChain([]codec.Codec{stage}, c.size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := chain.Decode(make([]byte, c.size), c.src, d.scratch); err == nil {
+		c.want = bytes.Clone(got)
+		if c.want == nil {
+			c.want = []byte{}
+		}
+	}
+	return c
+}
+
+// decodeAll decodes chunks in one launch and compares bytes and statuses.
+func decodeAll(t *testing.T, m *machine, cases []chunkCase) {
+	t.Helper()
+	status := bytes.Repeat([]byte{0xee}, 4*len(cases))
+	buffers := [][]byte{nil, status}
+	var table []byte
+	for i, c := range cases {
+		at := len(buffers)
+		dst := bytes.Repeat([]byte{0xee}, c.size)
+		lead := i % 5 // sources begin anywhere
+		src := append(bytes.Repeat([]byte{0xff}, lead), c.src...)
+		buffers = append(buffers, src, dst, make([]byte, c.size))
+		table = Chunk{
+			Src: place(at, lead), Dst: place(at+1, 0), Scratch: place(at+2, 0),
+			SrcBytes: uint32(len(c.src)), DstBytes: uint32(c.size), Status: uint32(i), Method: c.method, Typesize: c.typesize,
+		}.Append(table)
+	}
+	buffers[0] = table
+	params := DecodeParams{Chunks: place(0, 0), Status: place(1, 0), N: uint32(len(cases))}.Append(nil)
+	m.run(t, kernelDecode, 3, DecodeBlock, params, buffers)
+	for i, c := range cases {
+		c.check(t, binary.LittleEndian.Uint32(status[4*i:]), buffers[3+3*i])
+	}
+}
+
+func (c chunkCase) check(t *testing.T, status uint32, dst []byte) {
+	t.Helper()
+	switch {
+	case status == OK && c.want == nil:
+		t.Errorf("%s: decoded, codec refuses it", c.name)
+	case status == OK && !bytes.Equal(dst, c.want):
+		t.Errorf("%s: other bytes", c.name)
+	case status != OK && !bytes.Equal(dst, make([]byte, c.size)):
+		t.Errorf("%s: status %d and dst is not zero", c.name, status)
+	case status == Unsupported && c.want != nil && !c.foreign:
+		t.Errorf("%s: left to the host", c.name)
+	case status == Corrupt && c.want != nil:
+		t.Errorf("%s: corrupt, codec decodes it", c.name)
+	case status > Unsupported:
+		t.Errorf("%s: status %d", c.name, status)
+	}
+}
+
+// samples are the kinds of bytes that chunks hold.
+func samples(n int) map[string][]byte {
+	r := rand.New(rand.NewPCG(11, 12))
+	out := map[string][]byte{"noise": randomBytes(r, n), "zeros": make([]byte, n)}
+	smooth, words := make([]byte, 0, n+8), make([]byte, 0, n+64)
+	for i := 0; len(smooth) < n; i++ {
+		smooth = binary.LittleEndian.AppendUint16(smooth, uint16(100+i/40%60+r.IntN(9)))
+	}
+	vocabulary := randomBytes(r, 300)
+	for len(words) < n { // matches of all lengths and distances, close ones too
+		k := r.IntN(40)
+		if r.IntN(12) == 0 {
+			k = r.IntN(len(vocabulary))
+		}
+		at := r.IntN(len(vocabulary) - k + 1)
+		words = append(words, vocabulary[at:at+k]...)
+		if r.IntN(3) == 0 {
+			words = append(words, bytes.Repeat(vocabulary[at:at+1+r.IntN(3)], r.IntN(80))...)
+		}
+	}
+	out["smooth"], out["words"] = smooth[:n], words[:n]
+	return out
+}
+
+// encodings are real encodings, by codec's encoders, of every shape of frame.
+func encodings(t testing.TB, d *decoder) []chunkCase {
+	t.Helper()
+	var cases []chunkCase
+	for _, n := range []int{0, 1, 12, 127, 500, 4003, 20_000, 70_001} {
+		for kind, data := range samples(n) {
+			add := func(method uint8, typesize int, name, config string) {
+				src, err := mustCodec(t, name, config).Encode(nil, data)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cases = append(cases, d.expect(t, chunkCase{
+					name: fmt.Sprintf("%s %s %d %s", name, config, n, kind), method: method, typesize: uint8(typesize), src: src, size: n,
+				}))
+			}
+			add(LZ4, 0, "lz4", "")
+			for _, typesize := range []int{1, 2, 3, 4, 7, 8, 16, 17} {
+				add(Unshuffle, typesize, "shuffle", fmt.Sprintf(`{"elementsize":%d}`, typesize))
+				for shuffle := range 3 {
+					blocksize := []int{0, 0, 2048, 600 * typesize}[(n+typesize+shuffle)%4]
+					cname := []string{"lz4", "lz4hc"}[typesize%2]
+					add(Blosc, typesize, "blosc", fmt.Sprintf(`{"cname":%q,"shuffle":%d,"typesize":%d,"blocksize":%d}`, cname, shuffle, typesize, blocksize))
+				}
+			}
+			cases = append(cases, d.expect(t, chunkCase{name: "copy", method: Copy, src: data, size: n}))
+		}
+	}
+	return cases
+}
+
+// What codec encodes the kernels decode, to the same bytes.
+func TestDecode(t *testing.T) {
+	d := newDecoder(t)
+	defer d.scratch.Close()
+	cases := encodings(t, d)
+	for _, c := range cases {
+		if c.want == nil {
+			t.Fatalf("%s: codec refuses what it wrote", c.name)
+		}
+	}
+	onMachines(t, func(t *testing.T, m *machine) { decodeAll(t, m, cases) })
+}
+
+type goldenCase struct {
+	Name, Codec string
+	Encoded     []byte
+	Header      []byte
+	Data        string
+	Want        []byte
+}
+
+// Frames that numcodecs wrote, and the damaged ones beside them.
+func TestGolden(t *testing.T) {
+	d := newDecoder(t)
+	defer d.scratch.Close()
+	var cases []chunkCase
+	for file, method := range map[string]uint8{"blosc": Blosc, "lz4": LZ4} {
+		f, err := os.Open(filepath.Join("..", "..", "codec", "testdata", file+".jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(f)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			var g goldenCase
+			if err := json.Unmarshal(lines.Bytes(), &g); err != nil {
+				t.Fatal(err)
+			}
+			size := len(g.Want)
+			if g.Data != "" {
+				if _, err := fmt.Sscanf(g.Data, "%s %d", new(string), &size); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if g.Header == nil {
+				cases = append(cases, d.expect(t, chunkCase{name: file + " " + g.Name, method: method, src: g.Encoded, size: size}))
+			}
+		}
+		_ = f.Close() // only read
+	}
+	good := 0
+	for _, c := range cases {
+		if c.want != nil && !c.foreign {
+			good++
+		}
+	}
+	if good < 40 {
+		t.Fatalf("only %d of %d golden frames are for the device", good, len(cases))
+	}
+	onMachines(t, func(t *testing.T, m *machine) { decodeAll(t, m, cases) })
+}
+
+// seeds are short encodings to be damaged.
+func seeds(t testing.TB, d *decoder) []chunkCase {
+	t.Helper()
+	var out []chunkCase
+	for _, n := range []int{60, 700} {
+		data := samples(n)
+		for _, kind := range []string{"words", "smooth", "zeros"} {
+			for _, s := range []struct {
+				method       uint8
+				name, config string
+			}{
+				{LZ4, "lz4", ""},
+				{Blosc, "blosc", `{"cname":"lz4","shuffle":1,"typesize":2,"blocksize":256}`},
+				{Blosc, "blosc", `{"cname":"lz4","shuffle":2,"typesize":4,"blocksize":512}`},
+				{Blosc, "blosc", `{"cname":"lz4","shuffle":0,"typesize":1,"blocksize":300}`},
+			} {
+				src, err := mustCodec(t, s.name, s.config).Encode(nil, data[kind])
+				if err != nil {
+					t.Fatal(err)
+				}
+				out = append(out, chunkCase{name: s.name + s.config + kind, method: s.method, src: src, size: n})
+			}
+		}
+	}
+	return out
+}
+
+// damage is a copy of a case with bytes changed, cut off or put in.
+func damage(r *rand.Rand, c chunkCase) chunkCase {
+	c.src = bytes.Clone(c.src)
+	for range 1 + r.IntN(3) {
+		at := r.IntN(len(c.src))
+		switch r.IntN(6) {
+		case 0:
+			c.src[at] = byte(r.Uint32())
+		case 1:
+			c.src[at] ^= 1 << r.IntN(8)
+		case 2:
+			c.src[at] = []byte{0, 0xff, 0x0f, 0xf0, 0x80}[r.IntN(5)]
+		case 3:
+			c.src = c.src[:at+1]
+		case 4:
+			c.src = append(c.src[:at:at], append(randomBytes(r, r.IntN(5)), c.src[at:]...)...)
+		case 5:
+			c.size = max(0, c.size+r.IntN(9)-4)
+		}
+	}
+	return c
+}
+
+// Damaged chunks: never a byte out of bounds, codec's verdict, and zeros where it
+// is no. Every truncation, and thousands of random changes.
+func TestDamage(t *testing.T) {
+	d := newDecoder(t)
+	defer d.scratch.Close()
+	r := rand.New(rand.NewPCG(21, 22))
+	var cases []chunkCase
+	for _, seed := range seeds(t, d) {
+		for n := range min(len(seed.src), 200) {
+			cut := seed
+			cut.src = seed.src[:n]
+			cut.name = fmt.Sprintf("%s cut to %d", seed.name, n)
+			cases = append(cases, d.expect(t, cut))
+		}
+		for i := range 250 {
+			c := damage(r, seed)
+			c.name = fmt.Sprintf("%s damage %d", seed.name, i)
+			cases = append(cases, d.expect(t, c))
+		}
+	}
+	refused := 0
+	for _, c := range cases {
+		if c.want == nil {
+			refused++
+		}
+	}
+	if refused < len(cases)/2 || refused > len(cases)*99/100 {
+		t.Fatalf("%d of %d are refused: the damage is not varied", refused, len(cases))
+	}
+	onMachines(t, func(t *testing.T, m *machine) {
+		for some := range slices.Chunk(cases, 500) {
+			decodeAll(t, m, some)
+		}
+	})
+}
+
+// FuzzDecode holds the decoder's host build against codec.
+func FuzzDecode(f *testing.F) {
+	d := newDecoder(f)
+	for _, c := range seeds(f, d)[:12] {
+		f.Add(c.src, uint16(c.size), c.method, uint8(2))
+	}
+	m := start(f, "-DHR_THREAD")
+	f.Fuzz(func(t *testing.T, src []byte, size uint16, method, typesize uint8) {
+		c := chunkCase{name: "fuzz", method: 1 + method%4, typesize: typesize, src: src, size: int(size)}
+		if c.method == Unshuffle && (typesize == 0 || len(src) != int(size)) {
+			return // no shuffle has such a setting
+		}
+		decodeAll(t, m, []chunkCase{d.expect(t, c)})
+	})
+}

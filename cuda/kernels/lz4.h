@@ -1,0 +1,208 @@
+// LZ4 blocks, a warp each.
+//
+// A block is a run of sequences: a token (literal count in the high four bits,
+// match length - 4 in the low four, 15 continued by bytes up to one below 255),
+// the literals, and the distance of the match in 2 bytes. The last sequence ends
+// with its literals. What is refused here is what package codec refuses.
+//
+// All lanes parse, each the same: the next bytes of the block lie in the lanes'
+// registers and are passed round by shuffles, so that the walk from token to token
+// waits for no memory. The lanes copy a byte each. The load of a match is not
+// waited for before the next sequence has been parsed.
+#pragma once
+#include "bytes.h"
+
+namespace hr {
+
+#if defined(HR_GPU) || defined(HR_FIBERS)
+
+// Window holds three times 128 bytes of a block, a word a lane. The last of them
+// is on its way while the first is read. Positions count from the word in which
+// the block begins.
+struct Window {
+	const u8 *words;
+	u32 first, end;             // positions of the block
+	u32 base;                   // position of the bytes in now
+	u32 now, later, last, next; // next: the word behind now, in the next lane
+
+	HR_FN Window(const u8 *src, u32 n) {
+		first = (u32)(u64)src & 3;
+		words = src - first;
+		end = first + n;
+		jump(0);
+	}
+
+	HR_FN u32 load(u32 position) const {
+		if (position >= first && position + 4 <= end) return loadWord(words + position);
+		u32 w = 0; // a word that is not all ours, byte by byte
+		HR_ROLLED for (u32 i = 0; i < 4; i++) {
+			if (position + i >= first && position + i < end) w |= (u32)words[position + i] << 8 * i;
+		}
+		return w;
+	}
+
+	HR_FN void jump(u32 position) {
+		base = position & ~127u;
+		now = load(base + 4 * lane());
+		later = load(base + 128 + 4 * lane());
+		last = load(base + 256 + 4 * lane());
+		joinNext();
+	}
+
+	HR_FN void slide() {
+		base += 128;
+		now = later;
+		later = last;
+		last = load(base + 256 + 4 * lane());
+		joinNext();
+	}
+
+	HR_FN void joinNext() {
+		u32 passed = lane() == 0 ? later : now;
+		next = shuffle(passed, (lane() + 1) & 31);
+	}
+
+	// fetch is the four bytes at a position that is not before the last one.
+	// Bytes behind the block are 0.
+	HR_FN u32 fetch(u32 position) {
+		u32 ahead = position - base;
+		if (ahead >= 128) {
+			if (ahead < 256) slide();
+			else jump(position);
+			ahead = position - base;
+		}
+		u32 lo = shuffle(now, ahead >> 2), hi = shuffle(next, ahead >> 2);
+		return funnel(lo, hi, 8 * (ahead & 3));
+	}
+};
+
+#else
+
+struct Window {
+	const u8 *words;
+	u32 first, end;
+	Window(const u8 *src, u32 n) : words(src), first(0), end(n) {}
+	u32 fetch(u32 position) const {
+		u32 w = 0;
+		if (position + 4 <= end) return loadWord(words + position);
+		for (u32 i = 0; i < 4 && position + i < end; i++) w |= (u32)words[position + i] << 8 * i;
+		return w;
+	}
+};
+
+#endif
+
+// lengthen adds the bytes that continue a length. It is false if the block ends
+// among them or the length exceeds limit, which is below 2^32 - 1020.
+HR_FN bool lengthen(Window &in, u32 &at, u32 &length, u32 limit) {
+	for (;;) {
+		u32 w = in.fetch(at);
+		if (w == 0xffffffff && in.end - at >= 4) {
+			at += 4;
+			length += 1020;
+		} else {
+			if (at >= in.end) return false;
+			at++;
+			length += w & 255;
+			if ((w & 255) < 255) return length <= limit;
+		}
+		if (length > limit) return false;
+	}
+}
+
+// longMatch copies a match of more than a warp's bytes. Every byte of a match is
+// one of the distance bytes before it, so that no lane waits for another.
+HR_FAR void longMatch(u8 *dst, u32 distance, u32 n) {
+	const u8 *from = dst - distance;
+	if (n >= 128 && distance >= n) {
+		copyBytes(dst, from, n, lane(), LANES);
+		return;
+	}
+	if (n >= 128 && distance <= 16 && (distance & (distance - 1)) == 0) {
+		u32 pattern[4];
+		HR_UNROLL for (u32 k = 0; k < 4; k++) {
+			u32 w = 0;
+			HR_UNROLL for (u32 i = 0; i < 4; i++) w |= (u32)from[(4 * k + i) & (distance - 1)] << 8 * i;
+			pattern[k] = w;
+		}
+		fillBytes(dst, pattern, n, lane(), LANES);
+		return;
+	}
+	u32 step = LANES, at = lane();
+	if (distance < LANES) {
+		step = LANES % distance;
+		at %= distance;
+	}
+	HR_ROLLED for (u32 i = lane(); i < n; i += LANES) {
+		if (at >= distance) at -= distance;
+		dst[i] = from[at];
+		at += step;
+	}
+}
+
+// matchByte is the offset from the start of a match's source of what lane i
+// copies first.
+HR_FN u32 matchByte(u32 i, u32 distance) {
+	if (distance >= LANES) return i;
+	// Half an element away from any whole number, far more than the error.
+	return i - distance * (u32)(((float)i + 0.5f) * reciprocal((float)distance));
+}
+
+// decodeLZ4 decodes a block that must fill dst. All lanes of a warp call it, and
+// get the same answer. Lengths are at most 2^31.
+HR_FAR bool decodeLZ4(u8 *dst, u32 dstBytes, const u8 *src, u32 srcBytes) {
+	if (srcBytes == 0) return false;
+	Window in(src, srcBytes);
+	u32 at = in.first, out = 0;
+	// The match that is loaded and not yet stored: a byte in each of the first
+	// lanes, for dst[pendingAt].
+	u32 pending = 0, pendingAt = 0;
+	u8 pendingByte = 0;
+	u32 token = in.fetch(at) & 255;
+	at++;
+	for (;;) {
+		u32 literals = token >> 4, length = token & 15;
+		if (literals == 15 && !lengthen(in, at, literals, dstBytes)) return false;
+		if (literals > in.end - at || literals > dstBytes - out) return false;
+		const u8 *from = in.words + at;
+		u8 literal = 0;
+		if (lane() < literals && literals <= LANES) literal = from[lane()];
+		at += literals;
+		u32 w = in.fetch(at);
+
+		// Everything up to the end of the literals is stored.
+		if (lane() < pending) dst[pendingAt + lane()] = pendingByte;
+		pending = 0;
+		if (literals > LANES) copyBytes(dst + out, from, literals, lane(), LANES);
+		else if (lane() < literals) dst[out + lane()] = literal;
+		out += literals;
+		if (at == in.end) return length == 0 && out == dstBytes;
+
+		if (in.end - at < 2) return false;
+		at += 2;
+		u32 distance = w & 0xffff;
+		token = w >> 16 & 255;
+		if (length == 15) {
+			if (!lengthen(in, at, length, dstBytes)) return false;
+			token = in.fetch(at) & 255;
+		}
+		length += 4;
+		if (distance - 1 >= out || length > dstBytes - out) return false;
+		syncWarp(); // what lanes have stored, others read
+		u8 *match = dst + out;
+		if (length > LANES) {
+			longMatch(match, distance, length);
+		} else if (lane() < length) {
+			pending = length;
+			pendingByte = match[(i64)matchByte(lane(), distance) - distance];
+		}
+		pendingAt = out;
+		out += length;
+		if (at == in.end) break;
+		at++;
+	}
+	if (lane() < pending) dst[pendingAt + lane()] = pendingByte;
+	return out == dstBytes;
+}
+
+} // namespace hr

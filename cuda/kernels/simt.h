@@ -1,0 +1,151 @@
+// The words of the machine: what the kernels need of a GPU, or of a host that
+// stands in for one. There are three builds of the same source:
+//
+//   GPU          NVRTC, nvcc or clang; no CUDA header is included
+//   host         one thread is a block and one lane a warp: fast, for running
+//                the engine without a GPU and for fuzzing
+//   host, fibers (HR_FIBERS) every thread of a block is a fiber and a warp has
+//                32 lanes: slow, for testing what threads do together
+#pragma once
+
+namespace hr {
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef signed char i8;
+typedef short i16;
+typedef int i32;
+typedef long long i64;
+
+} // namespace hr
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__) || defined(__CUDA__)
+#define HR_GPU 1
+
+#if defined(__clang__) // without its CUDA headers
+#define __device__ __attribute__((device))
+#define __global__ __attribute__((global))
+#define __shared__ __attribute__((shared))
+#define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+#define __forceinline__ inline __attribute__((always_inline))
+#endif
+
+#define HR_FN __device__ __forceinline__
+#define HR_FAR __device__ __attribute__((noinline)) // compiled once, called
+#define HR_KERNEL(block, blocks) extern "C" __global__ void __launch_bounds__(block, blocks)
+#define HR_SHARED __shared__
+#define HR_UNROLL _Pragma("unroll")
+#define HR_ROLLED _Pragma("unroll 1")
+#define HR_UNROLL_BY(n) HR_PRAGMA(unroll n)
+#define HR_PRAGMA(text) _Pragma(#text)
+
+namespace hr {
+
+enum { LANES = 32 };
+
+#if defined(__clang__)
+HR_FN u32 thread() { return __nvvm_read_ptx_sreg_tid_x(); }
+HR_FN u32 threads() { return __nvvm_read_ptx_sreg_ntid_x(); }
+HR_FN u32 block() { return __nvvm_read_ptx_sreg_ctaid_x(); }
+HR_FN u32 blocks() { return __nvvm_read_ptx_sreg_nctaid_x(); }
+HR_FN void syncBlock() { asm volatile("bar.sync 0;" ::: "memory"); }
+HR_FN void syncWarp() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
+HR_FN u32 shuffle(u32 v, u32 from) {
+	u32 out;
+	asm volatile("shfl.sync.idx.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(out) : "r"(v), "r"(from));
+	return out;
+}
+#else
+HR_FN u32 thread() { return threadIdx.x; }
+HR_FN u32 threads() { return blockDim.x; }
+HR_FN u32 block() { return blockIdx.x; }
+HR_FN u32 blocks() { return gridDim.x; }
+HR_FN void syncBlock() { __syncthreads(); }
+HR_FN void syncWarp() { __syncwarp(); }
+HR_FN u32 shuffle(u32 v, u32 from) { return __shfl_sync(0xffffffffu, v, from); }
+#endif
+
+HR_FN u32 permute(u32 a, u32 b, u32 selector) {
+	u32 out;
+	asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(selector));
+	return out;
+}
+// funnel is the low word of (hi:lo) >> n, for n below 32.
+HR_FN u32 funnel(u32 lo, u32 hi, u32 n) {
+	u32 out;
+	asm("shf.r.wrap.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(lo), "r"(hi), "r"(n));
+	return out;
+}
+HR_FN u32 mulHigh(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
+HR_FN float reciprocal(float v) {
+	float out;
+	asm("rcp.approx.f32 %0, %1;" : "=f"(out) : "f"(v));
+	return out;
+}
+
+} // namespace hr
+
+#else // host
+
+#include <stdint.h>
+#include <string.h>
+
+#define HR_FN inline
+#define HR_FAR inline
+#define HR_KERNEL(block, blocks) extern "C" void
+#define HR_SHARED static thread_local
+#define HR_UNROLL
+#define HR_ROLLED
+#define HR_UNROLL_BY(n)
+
+namespace hr {
+
+// The thread that runs: set by the launcher.
+struct Self {
+	u32 thread, threads, block, blocks;
+};
+extern thread_local Self self;
+
+HR_FN u32 thread() { return self.thread; }
+HR_FN u32 threads() { return self.threads; }
+HR_FN u32 block() { return self.block; }
+HR_FN u32 blocks() { return self.blocks; }
+
+#if defined(HR_FIBERS)
+enum { LANES = 32 };
+void syncBlock();
+void syncWarp();
+u32 shuffle(u32 v, u32 from);
+#else
+enum { LANES = 1 };
+HR_FN void syncBlock() {}
+HR_FN void syncWarp() {}
+HR_FN u32 shuffle(u32 v, u32) { return v; }
+#endif
+
+HR_FN u32 permute(u32 a, u32 b, u32 selector) {
+	u64 both = (u64)b << 32 | a;
+	u32 out = 0;
+	for (int i = 0; i < 4; i++) out |= (u32)(both >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
+	return out;
+}
+HR_FN u32 funnel(u32 lo, u32 hi, u32 n) { return (u32)(((u64)hi << 32 | lo) >> (n & 31)); }
+HR_FN u32 mulHigh(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
+HR_FN float reciprocal(float v) { return 1 / v; }
+
+} // namespace hr
+
+#endif
+
+namespace hr {
+
+HR_FN u32 lane() { return thread() % LANES; }
+HR_FN u32 warp() { return thread() / LANES; }
+HR_FN u32 warps() { return threads() / LANES; }
+
+template <class T> HR_FN T least(T a, T b) { return a < b ? a : b; }
+template <class T> HR_FN T most(T a, T b) { return a > b ? a : b; }
+
+} // namespace hr

@@ -1,0 +1,119 @@
+// The test driver: it runs kernels of the host build on memory that it is sent,
+// and sends back what they wrote. Each buffer is an allocation of its own, so that
+// the address sanitizer sees a byte too much.
+//
+// A request is, in 64-bit numbers: the kernel (0 assemble, 1 decode, 2 gather, 3 the
+// layout of the structs), grid, block, the count of buffers, for each its size and
+// its content, and the parameters, 32 bytes. An address in it is (buffer+1)<<40
+// plus an offset. The answer is all buffers, one after the other.
+#include "../host.cc"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <vector>
+
+using namespace hr;
+
+static bool get(void *p, size_t n) { return fread(p, 1, n, stdin) == n; }
+static void put(const void *p, size_t n) { fwrite(p, 1, n, stdout); }
+
+static u64 number() {
+	u64 v;
+	if (!get(&v, 8)) exit(0);
+	return v;
+}
+
+struct Buffer {
+	u8 *data;
+	u64 size;
+};
+static std::vector<Buffer> buffers;
+
+static void place(u64 &address) {
+	if (address) address = (u64)buffers[(address >> 40) - 1].data + (address & ((1ull << 40) - 1));
+}
+
+template <class T> static T *table(u64 &address) {
+	place(address);
+	return (T *)address;
+}
+
+static const char *prepare(u64 kernel, u8 *params) {
+	switch (kernel) {
+	case 0: {
+		AssembleParams &p = *(AssembleParams *)params;
+		Tile *tiles = table<Tile>(p.tiles);
+		place(p.loops);
+		place(p.status);
+		for (u32 i = 0; i < p.n; i++) {
+			place(tiles[i].dst);
+			place(tiles[i].src);
+		}
+		return "hr_assemble";
+	}
+	case 1: {
+		DecodeParams &p = *(DecodeParams *)params;
+		Chunk *chunks = table<Chunk>(p.chunks);
+		place(p.status);
+		for (u32 i = 0; i < p.n; i++) {
+			place(chunks[i].dst);
+			place(chunks[i].src);
+			place(chunks[i].scratch);
+		}
+		return "hr_decode";
+	}
+	}
+	GatherParams &p = *(GatherParams *)params;
+	Piece *pieces = table<Piece>(p.pieces);
+	for (u32 i = 0; i < p.n; i++) {
+		place(pieces[i].dst);
+		place(pieces[i].src);
+	}
+	return "hr_gather";
+}
+
+static void layout() {
+	u64 numbers[] = {
+	    sizeof(Tile), sizeof(Loop), sizeof(Chunk), sizeof(Piece), sizeof(AssembleParams), sizeof(DecodeParams), sizeof(GatherParams),
+	    offsetof(Tile, dst), offsetof(Tile, src), offsetof(Tile, loops), offsetof(Tile, rank), offsetof(Tile, from), offsetof(Tile, to),
+	    offsetof(Tile, flags), offsetof(Tile, chunk), offsetof(Tile, affine.scale), offsetof(Tile, affine.offset), offsetof(Tile, element),
+	    offsetof(Loop, dst), offsetof(Loop, src), offsetof(Loop, n),
+	    offsetof(Chunk, src), offsetof(Chunk, dst), offsetof(Chunk, scratch), offsetof(Chunk, srcBytes), offsetof(Chunk, dstBytes),
+	    offsetof(Chunk, status), offsetof(Chunk, method), offsetof(Chunk, typesize),
+	    offsetof(Piece, dst), offsetof(Piece, src), offsetof(Piece, n),
+	    offsetof(AssembleParams, tiles), offsetof(AssembleParams, loops), offsetof(AssembleParams, status), offsetof(AssembleParams, n),
+	    offsetof(DecodeParams, chunks), offsetof(DecodeParams, status), offsetof(DecodeParams, n),
+	    offsetof(GatherParams, pieces), offsetof(GatherParams, n),
+	    ASSEMBLE_BLOCK, DECODE_BLOCK, GATHER_BLOCK, MAX_RANK, NO_CHUNK,
+	    BIG, FILL, AFFINE, LZ4, BLOSC, UNSHUFFLE, COPY, OK, CORRUPT, UNSUPPORTED,
+	    BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64, C64, C128};
+	u64 bytes = sizeof numbers;
+	put(&bytes, 8);
+	put(numbers, bytes);
+}
+
+int main() {
+	for (;;) {
+		u64 kernel = number(), grid = number(), block = number();
+		buffers.resize(number());
+		for (Buffer &b : buffers) {
+			b.size = number();
+			b.data = nullptr;
+			if (posix_memalign((void **)&b.data, 16, b.size)) return 1;
+			if (b.size && !get(b.data, b.size)) return 1;
+		}
+		alignas(16) u8 params[32];
+		if (!get(params, sizeof params)) return 1;
+		if (kernel == 3) {
+			layout();
+		} else {
+			const char *name = prepare(kernel, params);
+			if (hr_host_launch(name, params, (unsigned)grid, (unsigned)block)) return 1;
+		}
+		for (Buffer &b : buffers) {
+			put(b.data, b.size);
+			free(b.data);
+		}
+		fflush(stdout);
+	}
+}
