@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"github.com/headrace/headrace/cuda"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/sampler"
 )
@@ -44,7 +45,7 @@ type Batch struct {
 	slot    *slot // nil for a batch of no samples
 	refs    atomic.Int32
 	free    func(*Batch)
-	record  func(stream uintptr) (Event, error) // nil on the host
+	device  *device // nil on the host
 }
 
 // Tensor is the field of that name; it panics never: an unknown name gives a
@@ -138,14 +139,29 @@ func (b *Batch) Release(after Event) error {
 // waits on the host. The stream is a CUstream; 0 and 1 are the legacy default
 // stream, 2 the default stream of the calling thread. On the host it is Release.
 func (b *Batch) ReleaseOn(stream uintptr) error {
-	if b.record == nil || b.slot == nil {
+	if b.device == nil || b.slot == nil {
 		return b.Release(nil)
 	}
-	after, err := b.record(stream)
+	after, err := b.device.events.record(stream)
 	if err != nil {
 		return errors.Join(err, b.Release(nil))
 	}
 	return b.Release(after)
+}
+
+// Bytes is the size of field i.
+func (b *Batch) Bytes(i int) int64 { return int64(len(b.samples)) * int64(b.fields[i].sampleBytes) }
+
+// CopyTo copies field i to dst, which has at least the tensor's bytes, wherever the
+// batch lies. It is for tools and tests: it waits for the copy.
+func (b *Batch) CopyTo(dst []byte, i int) error {
+	t := b.TensorAt(i)
+	n := b.Bytes(i)
+	if t.Address == 0 {
+		copy(dst[:n], t.Data)
+		return nil
+	}
+	return b.device.fetch(dst[:n], cuda.Ptr(t.Address))
 }
 
 // fieldLayout is where a field lies within a slot.

@@ -208,7 +208,8 @@ func (c *Config) Validate() error {
 	if err := c.Device.check(); err != nil {
 		v.check(false, "Device", "%v", err)
 	}
-	v.check(c.Reader == "" || c.Reader == "ring", "Reader", "%q is unknown here: \"ring\" or \"\"", c.Reader)
+	_, gpu := c.Device.ordinal()
+	v.check(c.Reader == "" || c.Reader == "ring" || gpu && c.Reader == "mapped", "Reader", "%q is unknown here: \"ring\", on a GPU \"mapped\", or \"\"", c.Reader)
 	v.check(c.Decoder == "", "Decoder", "%q is unknown: leave it empty on the CPU", c.Decoder)
 	v.check(int(c.Reuse) < len(reuseNames), "Reuse", "is %d", c.Reuse)
 	v.check(int(c.OnError) < len(policyNames), "OnError", "is %d", c.OnError)

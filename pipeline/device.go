@@ -32,7 +32,11 @@ type device struct {
 	grid    struct{ assemble, decode int } // most blocks of a launch
 	copies  *cuda.Stream
 	compute *cuda.Stream
+	fetches *cuda.Stream
 	events  *eventPool
+
+	fetching sync.Mutex
+	bounce   []byte // pinned, for fetch; nil once closed
 
 	memory  cuda.Ptr // the decoded cache and the stages, one allocation
 	decoded cuda.Ptr // arena of kept chunks
@@ -82,11 +86,10 @@ func openDevice(p *Pipeline, ordinal int) (_ backend, err error) {
 		return nil, err
 	}
 	// Low priority: where the trainer's kernels wait for room, ours come second.
-	if d.copies, err = d.gpu.NewStream(cuda.LowPriority); err != nil {
-		return nil, err
-	}
-	if d.compute, err = d.gpu.NewStream(cuda.LowPriority); err != nil {
-		return nil, err
+	for _, s := range []**cuda.Stream{&d.copies, &d.compute, &d.fetches} {
+		if *s, err = d.gpu.NewStream(cuda.LowPriority); err != nil {
+			return nil, err
+		}
 	}
 	d.events = &eventPool{gpu: d.gpu}
 	return d, nil
@@ -138,7 +141,7 @@ func (w *wave) assignPacked() (tasks int32) {
 	var at int64
 	for i := range w.chunks {
 		c := &w.chunks[i]
-		c.packed = -1
+		c.packed, c.decodes, c.travels = -1, false, false
 		if c.source != fromSlab || c.err != nil || c.recipe.method != kernels.Host && w.slabBytes <= w.stage.encoded {
 			continue
 		}
@@ -163,36 +166,70 @@ func (d *device) close() {
 	d.running.Wait()
 }
 
-// record is an event on a consumer's stream.
-func (d *device) record(stream uintptr) (Event, error) { return d.events.record(stream) }
+// mappings is nil where nothing is to be mapped, or can be.
+func (d *device) mappings(request func(*mapping)) *mappings {
+	c := &d.p.cfg
+	if c.Reader == "ring" || !d.gpu.Info().ReadOnlyRegister {
+		return nil
+	}
+	limit := c.MappedBytes
+	if limit == 0 {
+		limit = mappedBytes
+	}
+	return &mappings{gpu: d.gpu, limit: limit, list: map[mappingKey]*mapping{}, retired: map[*mapping]bool{}, request: request, counts: &d.p.counts}
+}
+
+// fetchBytes is the pinned memory through which batches are fetched.
+const fetchBytes = 1 * mib
+
+// fetch copies memory of the device to the host and waits.
+func (d *device) fetch(dst []byte, src cuda.Ptr) error {
+	d.fetching.Lock()
+	defer d.fetching.Unlock()
+	if d.bounce == nil {
+		return nd.Errorf(nd.ErrClosed, "the pipeline is closed")
+	}
+	e, err := d.events.take()
+	if err != nil {
+		return err
+	}
+	defer d.events.put(e)
+	for len(dst) > 0 {
+		part := d.bounce[:min(len(dst), len(d.bounce))]
+		var c cuda.Commands
+		c.Copy(d.fetches, cuda.Address(part), src, int64(len(part)))
+		c.Record(d.fetches, e.Event)
+		if err := errors.Join(d.gpu.Run(&c), e.Wait()); err != nil {
+			return err
+		}
+		src += cuda.Ptr(copy(dst, part))
+		dst = dst[len(part):]
+	}
+	return nil
+}
 
 // fail ends the pipeline: the device is lost, or we are at fault.
 func (d *device) fail(err error) {
 	d.p.inbox.end(err)
 }
 
-// free gives everything back. Slots that are held keep the device open until their
-// last Release.
+// free gives back what waves need. What batches need stays until the last Release.
 func (d *device) free() error {
-	if d.gpu == nil {
-		return nil
-	}
 	var errs []error
+	if s := d.p.sched; s != nil {
+		errs = append(errs, s.mappings.close())
+	}
 	for _, s := range append(d.stages, d.mender) {
 		if s != nil {
 			errs = append(errs, s.free(d.gpu))
 		}
 	}
-	d.stages, d.mender = nil, nil
 	if d.memory != 0 {
 		errs = append(errs, d.gpu.Free(d.memory))
 	}
 	if d.p.slabs != nil {
 		errs = append(errs, d.gpu.FreeHost(d.p.slabs))
 		d.p.slabs = nil
-	}
-	if d.events != nil {
-		errs = append(errs, d.events.close())
 	}
 	for _, s := range []*cuda.Stream{d.copies, d.compute} {
 		if s != nil {
@@ -202,10 +239,30 @@ func (d *device) free() error {
 	if d.p.slots != nil {
 		errs = append(errs, d.p.slots.close())
 	} else {
-		errs = append(errs, d.gpu.Close())
+		errs = append(errs, d.freeLast())
 	}
-	d.gpu = nil
 	return whole(errs)
+}
+
+// freeLast gives back what batches need, and the GPU.
+func (d *device) freeLast() error {
+	if d.gpu == nil {
+		return nil
+	}
+	d.fetching.Lock()
+	defer d.fetching.Unlock()
+	var errs []error
+	if d.bounce != nil {
+		errs = append(errs, d.gpu.FreeHost(d.bounce))
+		d.bounce = nil
+	}
+	if d.events != nil {
+		errs = append(errs, d.events.close())
+	}
+	if d.fetches != nil {
+		errs = append(errs, d.fetches.Close())
+	}
+	return whole(append(errs, d.gpu.Close()))
 }
 
 // whole joins errors, save for those that say that the device is lost: it has
@@ -237,7 +294,8 @@ func (d *device) unpackTasks() {
 			return
 		}
 		c := &t.wave.chunks[t.chunk]
-		if err := d.unpack(c, t.wave.stage.packed[c.packed:c.packed+c.size], scratch); err != nil {
+		packed := d.p.slabs[c.off : c.off+c.length]
+		if err := d.unpack(c, packed, t.wave.stage.packed[c.packed:c.packed+c.size], scratch); err != nil {
 			t.wave.fail(t.chunk, err)
 		}
 		d.unpacked(t.wave)
@@ -245,9 +303,8 @@ func (d *device) unpackTasks() {
 }
 
 // unpack decodes a chunk on the host.
-func (d *device) unpack(c *waveChunk, dst []byte, scratch *codec.Scratch) error {
+func (d *device) unpack(c *waveChunk, packed, dst []byte, scratch *codec.Scratch) error {
 	began := time.Now()
-	packed := d.p.slabs[c.off : c.off+c.length]
 	if c.size == c.recipe.size { // else it is a part of a raw chunk
 		src, err := c.recipe.chain.Decode(dst, packed, scratch)
 		if err != nil {

@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"math"
+
 	"github.com/headrace/headrace/cuda"
 	"github.com/headrace/headrace/cuda/kernels"
 )
@@ -35,6 +37,7 @@ func (d *device) issue(w *wave) error {
 	s := w.stage
 	s.begin()
 	d.locate(w)
+	d.bringReads(w)
 	s.bring(d)
 	s.decode(d)
 	for i := range w.chunks {
@@ -59,25 +62,25 @@ func (s *stage) begin() {
 	s.tiles.reset()
 	s.tiles.err = nil
 	s.chunks, s.pieces, s.placed = s.chunks[:0], s.pieces[:0], 0
+	s.brought = 0
 }
 
 // locate finds the device address of every chunk, and what must be copied and
 // decoded so that it is there.
 func (d *device) locate(w *wave) {
 	s := w.stage
-	var used int64
+	out, in := int64(0), align(w.slabBytes)
 	for i := range w.chunks {
 		c := &w.chunks[i]
-		switch {
-		case c.source == fromCache:
+		if c.source == fromCache {
 			c.at = d.decoded + cuda.Ptr(c.blockOff)
-			continue
-		case c.source != fromSlab || c.err != nil:
+		}
+		if c.err != nil || c.source != fromSlab && c.source != fromMapped {
 			continue
 		}
-		c.at = s.out + cuda.Ptr(used)
-		scratch := s.scratch + cuda.Ptr(used)
-		used += align(c.size)
+		c.at = s.out + cuda.Ptr(out)
+		scratch := s.scratch + cuda.Ptr(out)
+		out += align(c.size)
 		if c.keep {
 			c.at = d.decoded + cuda.Ptr(c.blockOff)
 		}
@@ -85,28 +88,67 @@ func (d *device) locate(w *wave) {
 			s.addPiece(c.at, cuda.Address(s.packed[c.packed:c.packed+c.size]), c.size)
 			continue
 		}
-		stored := s.in + cuda.Ptr(c.off-w.slabOff)
-		s.addPiece(stored, cuda.Address(d.p.slabs[c.off:c.off+c.length]), c.length)
-		if c.recipe.method == kernels.Copy && !c.keep && stored%cuda.Ptr(c.recipe.elem.Word()) == 0 {
-			c.at = stored
+		stored := d.stored(c)
+		if c.recipe.method == kernels.Copy && c.keep {
+			s.addPiece(c.at, stored, c.length)
+			continue
+		}
+		var at cuda.Ptr
+		if c.source == fromSlab { // where its read puts it
+			at = s.in + cuda.Ptr(c.off-w.slabOff)
+			c.travels = true
+		} else { // aligned as it is in the file, so that neighbours there are one copy
+			in += (int64(stored) - in) & 15
+			at = s.in + cuda.Ptr(in)
+			in += c.length
+			s.addPiece(at, stored, c.length)
+		}
+		if c.recipe.method == kernels.Copy && at%cuda.Ptr(c.recipe.elem.Word()) == 0 {
+			c.at = at
 			continue
 		}
 		s.chunks = kernels.Chunk{
-			Src: uint64(stored), Dst: uint64(c.at), Scratch: uint64(scratch),
+			Src: uint64(at), Dst: uint64(c.at), Scratch: uint64(scratch),
 			SrcBytes: uint32(c.length), DstBytes: uint32(c.size), Status: uint32(i),
 			Method: c.recipe.method, Typesize: c.recipe.apart,
 		}.Append(s.chunks)
+		c.decodes = true
 	}
 }
 
-// addPiece joins pieces that are close to each other on both sides: a large copy
-// runs faster than small ones.
+// bringReads copies what the device needs of each read in one piece.
+func (d *device) bringReads(w *wave) {
+	s := w.stage
+	for i := range w.reads {
+		r := &w.reads[i]
+		first, last := int64(math.MaxInt64), int64(0)
+		for _, k := range w.loose[r.first:r.last] {
+			if c := &w.chunks[k]; c.travels {
+				first, last = min(first, c.off), max(last, c.off+c.length)
+			}
+		}
+		if first < last {
+			s.addPiece(s.in+cuda.Ptr(first-w.slabOff), cuda.Address(d.p.slabs)+cuda.Ptr(first), last-first)
+		}
+	}
+}
+
+// stored is where the encoded bytes of a chunk lie on the host.
+func (d *device) stored(c *waveChunk) cuda.Ptr {
+	if c.source == fromMapped {
+		return cuda.Address(c.mapping.mem) + cuda.Ptr(c.off)
+	}
+	return cuda.Address(d.p.slabs) + cuda.Ptr(c.off)
+}
+
+// addPiece joins pieces that are neighbours on both sides: a large copy runs faster
+// than small ones.
 func (s *stage) addPiece(dst, src cuda.Ptr, n int64) {
+	s.brought += n
 	if k := len(s.pieces); k > 0 {
 		last := &s.pieces[k-1]
-		end := cuda.Ptr(last.N)
-		if gap := src - last.Src - end; dst-last.Dst == src-last.Src && src >= last.Src+end && gap <= maxGap {
-			last.N += uint64(gap) + uint64(n)
+		if end := cuda.Ptr(last.N); dst == last.Dst+end && src == last.Src+end {
+			last.N += uint64(n)
 			return
 		}
 	}
@@ -170,17 +212,12 @@ func (d *device) addJobs(s *stage, w *wave, i int32) {
 			base, stride = fillTile(f.dtype, j.conv.fill), nil
 		} else {
 			base.Src = uint64(c.at) - uint64(c.skip)
-			if d.decodes(s, c) {
+			if c.decodes {
 				base.Chunk = uint32(i)
 			}
 		}
 		d.addJob(s, w, j, base, stride)
 	}
-}
-
-// decodes reports whether the wave's own launch decodes the chunk.
-func (d *device) decodes(s *stage, c *waveChunk) bool {
-	return c.source == fromSlab && c.packed < 0 && (c.at < s.in || c.at >= s.in+cuda.Ptr(s.encoded))
 }
 
 func (d *device) addPadding(s *stage, w *wave) {

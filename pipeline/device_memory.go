@@ -100,7 +100,7 @@ func (d *device) encoded() int64 {
 func (d *device) divideHost(wave int64) error {
 	c, l := &d.p.cfg, &d.p.limits
 	l.scratch = int64(c.Workers) * (l.chunk + codecScratch)
-	fixed := l.scratch + l.index + deviceWaves*(d.packedBytes(wave)+listBytes) + l.chunk + listBytes
+	fixed := l.scratch + l.index + deviceWaves*(d.packedBytes(wave)+listBytes) + l.chunk + listBytes + fetchBytes
 	least := 2*l.chunk + maxRead
 	l.slabs = max(least, min(ringMost, (deviceWaves+1)*wave))
 	if c.HostBytes > 0 {
@@ -124,10 +124,13 @@ func (d *device) packedBytes(wave int64) int64 {
 // take takes everything at once.
 func (d *device) take() (err error) {
 	p, l := d.p, &d.p.limits
-	if p.slots, err = newSlots(deviceSlots{d.gpu}, p.cfg.Slots, l.slot); err != nil {
+	if p.slots, err = newSlots(deviceSlots{d}, p.cfg.Slots, l.slot); err != nil {
 		return err
 	}
 	if p.slabs, err = d.gpu.AllocHost(l.slabs); err != nil {
+		return err
+	}
+	if d.bounce, err = d.gpu.AllocHost(fetchBytes); err != nil {
 		return err
 	}
 	wave := p.capacity.decoded
@@ -158,12 +161,12 @@ func (d *device) take() (err error) {
 
 // deviceSlots lie on a GPU, each in an allocation of its own, so that it can be
 // exported to another process. The last one to go closes the device.
-type deviceSlots struct{ gpu *cuda.Device }
+type deviceSlots struct{ d *device }
 
 func (g deviceSlots) alloc(n int64) (*slot, error) {
-	addr, err := g.gpu.Alloc(align(n))
+	addr, err := g.d.gpu.Alloc(align(n))
 	return &slot{addr: addr}, err
 }
 
-func (g deviceSlots) free(s *slot) error { return g.gpu.Free(s.addr) }
-func (g deviceSlots) done() error        { return g.gpu.Close() }
+func (g deviceSlots) free(s *slot) error { return g.d.gpu.Free(s.addr) }
+func (g deviceSlots) done() error        { return g.d.freeLast() }

@@ -46,6 +46,7 @@ func (d *device) finish(w *wave) {
 // decode the host decodes: it has the last word on what is corrupt, with the same
 // error as ever. An error of settle's own is the device's.
 func (d *device) settle(w *wave, scratch *codec.Scratch) error {
+	d.checkMappings(w)
 	for i := range w.chunks {
 		c := &w.chunks[i]
 		switch c.source {
@@ -53,8 +54,8 @@ func (d *device) settle(w *wave, scratch *codec.Scratch) error {
 			if err := d.settleCached(w, int32(i)); err != nil {
 				return err
 			}
-		case fromSlab:
-			if c.err == nil && d.decodes(w.stage, c) {
+		case fromSlab, fromMapped:
+			if c.err == nil && c.decodes {
 				if status := w.stage.statusOf(i); status != kernels.OK {
 					if err := d.mend(w, int32(i), scratch); err != nil {
 						return err
@@ -72,6 +73,7 @@ func (d *device) settle(w *wave, scratch *codec.Scratch) error {
 			}
 		}
 	}
+	d.p.counts.copy.add(int64(len(w.stage.pieces)), 0, w.stage.brought, w.stage.brought)
 	d.p.counts.assemble.add(int64(len(w.jobs)), 0, w.stage.placed, w.stage.placed)
 	return nil
 }
@@ -98,7 +100,11 @@ func (d *device) settleCached(w *wave, i int32) error {
 func (d *device) mend(w *wave, i int32, scratch *codec.Scratch) error {
 	c := &w.chunks[i]
 	s := d.mender
-	if err := d.unpack(c, s.packed[:c.size], scratch); err != nil {
+	packed, err := d.packedBytesOf(c)
+	if err == nil {
+		err = d.unpack(c, packed, s.packed[:c.size], scratch)
+	}
+	if err != nil {
 		w.fail(int(i), err)
 		return nil
 	}
@@ -109,6 +115,16 @@ func (d *device) mend(w *wave, i int32, scratch *codec.Scratch) error {
 		c.latch.repaired = d.latest.Load()
 	}
 	return d.runAgain(w, i)
+}
+
+// packedBytesOf gives the encoded bytes to the processor: those of a mapping are
+// read anew.
+func (d *device) packedBytesOf(c *waveChunk) ([]byte, error) {
+	if c.source == fromSlab {
+		return d.p.slabs[c.off : c.off+c.length], nil
+	}
+	packed := make([]byte, c.length) // not larger than a wave
+	return packed, c.object.readSame(d.p.ctx, packed, c.stored)
 }
 
 func (d *device) assembleAgain(w *wave, i int32) error {

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"time"
 
 	"github.com/headrace/headrace/cuda/kernels"
@@ -58,7 +59,7 @@ func (s *scheduler) form() *wave {
 // fits reports whether a wave may take more.
 func (s *scheduler) fits(w *wave) bool {
 	c := &s.p.capacity
-	return w.decoded < c.decoded && w.unpacked < c.unpacked && w.encoded < s.p.limits.waveSlab && len(w.chunks) < c.chunks
+	return w.decoded < c.decoded && w.unpacked < c.unpacked && w.encoded+w.mapped < s.p.limits.waveSlab && len(w.chunks) < c.chunks
 }
 
 // ends reports whether the wave must not go on with this batch: under ReuseBatch a
@@ -189,15 +190,30 @@ func (s *scheduler) putUse(w *wave, u *use) bool {
 			s.table.forget(e)
 			s.putJobs(w, c, u)
 			return true
-		case len(w.chunks) > 0 && w.encoded+length > s.p.limits.waveSlab:
+		case len(w.chunks) > 0 && w.encoded+w.mapped+length > s.p.limits.waveSlab:
 			return false
 		}
-		w.encoded += length
-		s.putChunk(w, u, waveChunk{source: fromSlab, off: off, length: length})
+		s.putStored(w, u, off, length)
 		s.table.take(u)
 	}
 	s.putJobs(w, e.slot, u)
 	return true
+}
+
+// putStored adds a chunk that must be decoded: from a mapping, else by a read.
+func (s *scheduler) putStored(w *wave, u *use, off, length int64) {
+	if u.object.array.layout.recipe.method != kernels.Host {
+		if g := s.mappings.find(u.object, off, length, w.seq); g != nil {
+			if !slices.Contains(w.mappings, g) {
+				w.mappings = append(w.mappings, g)
+			}
+			w.mapped += length
+			s.putChunk(w, u, waveChunk{source: fromMapped, mapping: g, off: off - g.start(), stored: off, length: length})
+			return
+		}
+	}
+	w.encoded += length
+	s.putChunk(w, u, waveChunk{source: fromSlab, off: off, length: length})
 }
 
 // find locates the bytes of a use. What cannot be had fails the sample.
@@ -280,10 +296,13 @@ func (s *scheduler) start(w *wave) bool {
 	}
 	for i := range w.chunks {
 		c := &w.chunks[i]
-		if c.source != fromSlab {
+		switch c.source {
+		case fromSlab:
+			c.off += w.slabOff
+		case fromMapped:
+		default:
 			continue
 		}
-		c.off += w.slabOff
 		if c.skip == 0 && c.size == c.recipe.size && s.table.worth(c.entry) && s.table.keep(c.entry, c.size) {
 			c.keep, c.blockOff, c.latch = true, c.entry.off, &c.entry.latch
 		}

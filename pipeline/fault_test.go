@@ -177,7 +177,7 @@ func TestStoreFaults(t *testing.T) {
 	push(t, p, at(0, 8, 4))
 	p.Finish()
 	b := next(t, p)
-	for _, v := range b.Tensor("x").Data {
+	for _, v := range bytesOf(t, b, 0) {
 		if v != 0 {
 			t.Fatal("a missing chunk is not the fill value")
 		}
@@ -224,7 +224,7 @@ func TestCoalescedReadFailsChunkByChunk(t *testing.T) {
 func TestCloseDuringBlockedReads(t *testing.T) {
 	c := shardCube(t)
 	st := storetest.NewFault(c.array.stored("cube"), storetest.Rule{Key: "cube/c/...", Op: storetest.OpRead, Kind: storetest.Block})
-	p, err := Open(context.Background(), wholeCfg(st))
+	p, err := Open(context.Background(), onDevice(t, wholeCfg(st)))
 	if err != nil {
 		t.Fatal(err)
 	}

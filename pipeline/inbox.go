@@ -31,6 +31,7 @@ type mail struct {
 	samples  []*sampleState
 	closed   []*batchState // batches that get no more samples
 	objects  []*object
+	mappings []*mapping
 	read     []*wave
 	done     []*wave
 	discards []chan struct{}
@@ -56,7 +57,7 @@ func (b *inbox) take(empty mail) mail {
 	m.ended = b.ended
 	b.mail = mail{
 		batches: empty.batches[:0], samples: empty.samples[:0], closed: empty.closed[:0],
-		objects: empty.objects[:0], read: empty.read[:0], done: empty.done[:0], discards: empty.discards[:0],
+		objects: empty.objects[:0], mappings: empty.mappings[:0], read: empty.read[:0], done: empty.done[:0], discards: empty.discards[:0],
 	}
 	return m
 }
@@ -64,6 +65,13 @@ func (b *inbox) take(empty mail) mail {
 func (b *inbox) putObject(o *object) {
 	b.mu.Lock()
 	b.mail.objects = append(b.mail.objects, o)
+	b.mu.Unlock()
+	b.ring()
+}
+
+func (b *inbox) putMapping(g *mapping) {
+	b.mu.Lock()
+	b.mail.mappings = append(b.mail.mappings, g)
 	b.mu.Unlock()
 	b.ring()
 }

@@ -320,7 +320,7 @@ func compare(t *testing.T, p *Pipeline, cfg *Config, arrays []*testArray, sample
 			t.Fatal(err)
 		}
 		for f := range cfg.Fields {
-			data := b.TensorAt(f).Data
+			data := bytesOf(t, b, f)
 			for i := range b.Samples() {
 				s := &samples[n+i]
 				if b.Samples()[i].ID != s.ID {

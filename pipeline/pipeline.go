@@ -79,6 +79,9 @@ func (p *Pipeline) start() {
 	p.tasks = newQueue[task]()
 	s := &scheduler{p: p, table: newTable(p.cfg.Reuse, p.limits.decoded, &p.counts), slabs: newArena(int64(len(p.slabs)))}
 	s.locator = newLocator(p.limits.index, &p.counts, s.request)
+	if d, ok := p.backend.(*device); ok {
+		s.mappings = d.mappings(s.requestMapping)
+	}
 	p.sched = s
 	for range p.cfg.Readers {
 		p.running.Go(p.readTasks)

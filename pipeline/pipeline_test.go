@@ -54,7 +54,7 @@ func grid(n int) []sampler.Sample {
 
 func mustOpen(t testing.TB, cfg Config) *Pipeline {
 	t.Helper()
-	p, err := Open(context.Background(), cfg)
+	p, err := Open(context.Background(), onDevice(t, cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func release(t testing.TB, b *Batch) {
 // check compares every sample of a batch with the plain values.
 func (c *cube) check(t testing.TB, b *Batch) {
 	t.Helper()
-	data := b.Tensor("x").Data
+	data := bytesOf(t, b, 0)
 	for i, s := range b.Samples() {
 		want := expect(c.array, &c.cfg.Fields[0], 0, &s.Crops[0])
 		if got := data[i*len(want) : (i+1)*len(want)]; string(got) != string(want) {
@@ -450,7 +450,7 @@ func TestFill(t *testing.T) {
 	push(t, p, at(0, 0, 0), at(1, 4, 4))
 	b := next(t, p)
 	wantIDs(t, b, 0, 1)
-	for i, v := range b.Tensor("x").Data[16:] {
+	for i, v := range bytesOf(t, b, 0)[16:] {
 		if v != 7 {
 			t.Fatalf("element %d of the filled sample is %d, want 3*2+1", i, v)
 		}
@@ -534,7 +534,7 @@ func TestSlotWaitsForEveryConsumer(t *testing.T) {
 	p := mustOpen(t, c.cfg)
 	pushBatch(t, p, grid(4)...)
 	b := next(t, p)
-	before := slices.Clone(b.Tensor("x").Data)
+	before := slices.Clone(bytesOf(t, b, 0))
 	gates := []gate{newGate(), newGate(), newGate()}
 	b.Retain()
 	b.Retain()
@@ -543,11 +543,21 @@ func TestSlotWaitsForEveryConsumer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	mem := p.slots.idle[0].mem
+	slot := p.slots.idle[0]
+	untouched := func() bool {
+		now := slot.mem
+		if d, ok := p.backend.(*device); ok {
+			now = make([]byte, len(before))
+			if err := d.fetch(now, slot.addr); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return bytes.Equal(now[:len(before)], before)
+	}
 	pushBatch(t, p, at(4, 7, 9), at(5, 8, 9), at(6, 9, 9), at(7, 10, 9))
 	for _, g := range gates[:2] {
 		<-g.waited
-		if n := p.counts.batches.Load(); n != 1 || !bytes.Equal(mem[:len(before)], before) {
+		if n := p.counts.batches.Load(); n != 1 || !untouched() {
 			t.Errorf("%d batches, or the memory was written, before a consumer's event", n)
 		}
 		close(g.opened)
@@ -656,8 +666,8 @@ func TestBudgetIsKept(t *testing.T) {
 	c := newCube(t)
 	c.cfg.HostBytes = 64 << 20
 	p := mustOpen(t, c.cfg)
-	if s := p.Stats(); s.HostBytes > c.cfg.HostBytes || s.HostBytes < c.cfg.HostBytes/2 {
-		t.Fatalf("took %d of %d bytes", s.HostBytes, c.cfg.HostBytes)
+	if s, limit := p.Stats(), p.Config().HostBytes; s.HostBytes > limit || s.HostBytes < limit/2 {
+		t.Fatalf("took %d of %d bytes", s.HostBytes, limit)
 	}
 }
 
@@ -712,7 +722,7 @@ func TestRawChunkLargerThanTheRing(t *testing.T) {
 	for flip := range uint32(2) {
 		push(t, p, sampler.Sample{Crops: []sampler.Crop{{Box: nd.Box{{Stop: n}}, Flip: flip}}})
 		b := next(t, p)
-		got := slices.Clone(b.Tensor("x").Data)
+		got := slices.Clone(bytesOf(t, b, 0))
 		if flip == 1 {
 			slices.Reverse(got)
 		}
@@ -734,7 +744,7 @@ func TestZeroLengthAxis(t *testing.T) {
 	p := mustOpen(t, cfg)
 	push(t, p, sampler.Sample{Crops: []sampler.Crop{{Box: nd.Box{{Stop: 1}, {Stop: 4}}}}})
 	b := next(t, p)
-	if d := b.Tensor("x").Data; string(d) != "\x09\x09\x09\x09" {
+	if d := bytesOf(t, b, 0); string(d) != "\x09\x09\x09\x09" {
 		t.Fatalf("padding of an empty array is %v", d)
 	}
 	release(t, b)
@@ -764,7 +774,7 @@ func TestAddArray(t *testing.T) {
 	p.Finish()
 	b := next(t, p)
 	wantIDs(t, b, 0, 1)
-	if want := expect(more, &c.cfg.Fields[0], i, &s.Crops[0]); string(b.Tensor("x").Data[32:]) != string(want) {
+	if want := expect(more, &c.cfg.Fields[0], i, &s.Crops[0]); string(bytesOf(t, b, 0)[32:]) != string(want) {
 		t.Fatal("the added array's crop is wrong")
 	}
 	release(t, b)

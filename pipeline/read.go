@@ -78,11 +78,13 @@ func (o *object) sameBytes(p *object) bool {
 	return o.key.array == p.key.array && o.root == p.root && o.blob == nil && p.blob == nil
 }
 
-// task is what a reader takes: an object to locate, or a read of a wave.
+// task is what a reader takes: an object to locate, a mapping to make or to give
+// back, or a read of a wave.
 type task struct {
-	object *object
-	wave   *wave
-	read   int
+	object  *object
+	mapping *mapping
+	wave    *wave
+	read    int
 }
 
 // readTasks is the loop of one reader. It ends when the tasks are closed.
@@ -98,6 +100,11 @@ func (p *Pipeline) readTasks() {
 		if t.object != nil {
 			t.object.load(p.ctx, scratch, !p.cfg.NoVerify)
 			p.inbox.putObject(t.object)
+			continue
+		}
+		if t.mapping != nil {
+			p.sched.mappings.run(p.ctx, t.mapping)
+			p.inbox.putMapping(t.mapping)
 			continue
 		}
 		p.fetch(t.wave, &t.wave.reads[t.read])

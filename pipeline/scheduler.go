@@ -56,11 +56,12 @@ func (s *sampleState) fail(err error) {
 // caches and publishes batches. All its state is its own: others talk to it
 // through the inbox. It never reads, decodes or waits for anything but mail.
 type scheduler struct {
-	p       *Pipeline
-	locator *locator
-	table   *table
-	slabs   *arena
-	plan    plan
+	p        *Pipeline
+	locator  *locator
+	table    *table
+	mappings *mappings // nil on the host
+	slabs    *arena
+	plan     plan
 
 	queue    []*sampleState // pushed, not planned yet
 	window   []*sampleState // planned, in order; the head is dispatched next
@@ -89,6 +90,10 @@ func (s *scheduler) run() {
 		for _, o := range m.objects {
 			s.loading--
 			s.locator.finish(o)
+		}
+		for _, g := range m.mappings {
+			s.loading--
+			s.mappings.finish(g)
 		}
 		for _, w := range m.done {
 			s.finishWave(w)
@@ -223,6 +228,12 @@ func (s *scheduler) request(o *object) {
 	s.p.tasks.put(task{object: o})
 }
 
+// requestMapping sends a mapping to the readers.
+func (s *scheduler) requestMapping(g *mapping) {
+	s.loading++
+	s.p.tasks.put(task{mapping: g})
+}
+
 // finishWave takes a wave back from the backend.
 func (s *scheduler) finishWave(w *wave) {
 	s.inflight--
@@ -247,6 +258,9 @@ func (s *scheduler) retire(w *wave) {
 		if c.entry != nil {
 			s.table.unpin(c.entry)
 		}
+	}
+	for _, g := range w.mappings {
+		s.mappings.unpin(g)
 	}
 	for _, b := range w.touched {
 		if b.inflight--; b.inflight == 0 && b.dropped {

@@ -25,6 +25,7 @@ type stage struct {
 	status []byte
 
 	placed   int64 // bytes that the tiles write
+	brought  int64 // bytes that are copied to the device
 	commands cuda.Commands
 	pieces   []cuda.Piece
 	params   []byte

@@ -22,6 +22,7 @@ type Stats struct {
 	Plan     Stage // samples
 	Locate   Stage // shard indexes and sizes read
 	Read     Stage // coalesced reads
+	Copy     Stage // pieces copied to a GPU
 	Decode   Stage // chunks
 	Assemble Stage // jobs: one chunk into one sample
 	SlotWait Stage // times a batch waited for a free slot
@@ -37,11 +38,12 @@ type Stats struct {
 	IndexHits, IndexMisses int64
 	HostBytes, DeviceBytes int64 // taken at Open
 	PeakDecodedBytes       int64 // most of the decoded cache in use
+	MappedBytes            int64 // of the page cache, registered now
 }
 
 // Stages lists the stages in the order of the data.
 func (s Stats) Stages() []Stage {
-	return []Stage{s.Plan, s.Locate, s.Read, s.Decode, s.Assemble, s.SlotWait, s.NextWait}
+	return []Stage{s.Plan, s.Locate, s.Read, s.Copy, s.Decode, s.Assemble, s.SlotWait, s.NextWait}
 }
 
 // String is a table of the stages.
@@ -79,21 +81,21 @@ func (c *stageCounter) stage(name string) Stage {
 
 // counters are the live numbers behind Stats.
 type counters struct {
-	plan, locate, read, decode, assemble, slotWait, nextWait stageCounter
+	plan, locate, read, copy, decode, assemble, slotWait, nextWait stageCounter
 
-	samples, batches, failed, waves                          atomic.Int64
-	uses, decoded, reused, missing                           atomic.Int64
-	indexHits, indexMisses, hostBytes, deviceBytes, peakUsed atomic.Int64
+	samples, batches, failed, waves                                               atomic.Int64
+	uses, decoded, reused, missing                                                atomic.Int64
+	indexHits, indexMisses, hostBytes, deviceBytes, peakUsed, mappedBytes, copied atomic.Int64
 }
 
 func (c *counters) snapshot() Stats {
 	return Stats{
 		Plan: c.plan.stage("plan"), Locate: c.locate.stage("locate"), Read: c.read.stage("read"),
-		Decode: c.decode.stage("decode"), Assemble: c.assemble.stage("assemble"),
+		Copy: c.copy.stage("copy"), Decode: c.decode.stage("decode"), Assemble: c.assemble.stage("assemble"),
 		SlotWait: c.slotWait.stage("slot wait"), NextWait: c.nextWait.stage("next wait"),
 		Samples: c.samples.Load(), Batches: c.batches.Load(), SamplesFailed: c.failed.Load(), Waves: c.waves.Load(),
 		ChunkUses: c.uses.Load(), ChunksDecoded: c.decoded.Load(), ChunksReused: c.reused.Load(), ChunksMissing: c.missing.Load(),
 		IndexHits: c.indexHits.Load(), IndexMisses: c.indexMisses.Load(),
-		HostBytes: c.hostBytes.Load(), DeviceBytes: c.deviceBytes.Load(), PeakDecodedBytes: c.peakUsed.Load(),
+		HostBytes: c.hostBytes.Load(), DeviceBytes: c.deviceBytes.Load(), PeakDecodedBytes: c.peakUsed.Load(), MappedBytes: c.mappedBytes.Load(),
 	}
 }

@@ -20,6 +20,7 @@ type wave struct {
 	moves  []move
 
 	encoded, decoded int64 // bytes
+	mapped           int64 // encoded bytes that come from mappings
 	unpacked         int64 // decoded bytes that a device leaves to the host
 	padding          int   // jobs without a chunk
 
@@ -31,6 +32,7 @@ type wave struct {
 	reads     []read
 	unread    atomic.Int32 // reads not finished
 	ready     bool         // all reads are done
+	mappings  []*mapping   // pinned
 	touched   []*batchState
 	began     time.Time
 
@@ -46,6 +48,8 @@ type source uint8
 const (
 	// fromSlab: encoded bytes in the ring of slabs.
 	fromSlab source = iota
+	// fromMapped: encoded bytes in a registered mapping of the file.
+	fromMapped
 	// fromCache: decoded already, or being decoded by an earlier wave, at blockOff.
 	fromCache
 	// fromFill: not stored; every element is the recipe's fill value.
@@ -56,8 +60,10 @@ const (
 type waveChunk struct {
 	recipe *recipe
 	source source
-	// Encoded bytes within the space of slabs, for fromSlab.
+	// Encoded bytes within the space of slabs for fromSlab, within the mapping for
+	// fromMapped.
 	off, length int64
+	mapping     *mapping
 	// skip is the number of leading bytes of the decoded chunk that were left out
 	// when a raw chunk was read in part; size is the number of decoded bytes there
 	// are after them.
@@ -75,8 +81,10 @@ type waveChunk struct {
 
 	// The device backend's part: where the decoded bytes are or will be, and where
 	// the host leaves them if it decodes.
-	at     cuda.Ptr
-	packed int64
+	at      cuda.Ptr
+	packed  int64
+	decodes bool // the wave's own launch decodes it
+	travels bool // it goes to the device with its read
 
 	// The planner's and the readers' part.
 	entry  *entry
@@ -133,6 +141,8 @@ func (w *wave) reset() {
 	clear(w.jobs)
 	clear(w.reads)
 	clear(w.touched)
+	clear(w.mappings)
+	w.mappings, w.mapped = w.mappings[:0], 0
 	w.chunks, w.jobs, w.axes, w.moves = w.chunks[:0], w.jobs[:0], w.axes[:0], w.moves[:0]
 	w.loose, w.reads, w.touched = w.loose[:0], w.reads[:0], w.touched[:0]
 	w.encoded, w.decoded, w.unpacked, w.padding = 0, 0, 0, 0

@@ -83,11 +83,15 @@ func (f *File) Size(ctx context.Context, key string) (int64, error) {
 // Version implements Versioned: a hash of inode, length and time of change.
 func (f *File) Version(ctx context.Context, key string) (uint64, error) {
 	info, err := f.stat(ctx, key)
+	return versionOf(&info), err
+}
+
+func versionOf(info *syscall.Stat_t) uint64 {
 	hash := uint64(14695981039346656037) // FNV-1a, a word at a time
 	for _, x := range [...]uint64{info.Ino, uint64(info.Size), uint64(info.Mtim.Sec), uint64(info.Mtim.Nsec)} {
 		hash = (hash ^ x) * 1099511628211
 	}
-	return hash, err
+	return hash
 }
 
 // stat looks at the open file: one that was replaced by another of its name is

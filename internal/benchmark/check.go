@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/headrace/headrace/internal/plainread"
@@ -43,6 +44,7 @@ type checker struct {
 	ctx     context.Context //nolint:containedctx // of one check, which the callback cannot be handed
 	arrays  arrays
 	readers [][]*plainread.Reader // [worker][array]
+	host    []byte                // a batch of a GPU, copied
 	samples int64
 	bytes   int64
 }
@@ -68,19 +70,27 @@ func (c *checker) batch(b *pipeline.Batch) error {
 	if len(b.Errs()) > 0 || int64(len(samples)) != t.Shape[0] {
 		return nd.Errorf(nd.ErrBug, "check: a batch of %d samples has %d", len(samples), t.Shape[0])
 	}
-	size := len(t.Data) / max(len(samples), 1)
+	data := t.Data
+	if t.Address != 0 {
+		c.host = slices.Grow(c.host[:0], int(b.Bytes(0)))[:b.Bytes(0)]
+		data = c.host
+		if err := b.CopyTo(data, 0); err != nil {
+			return err
+		}
+	}
+	size := len(data) / max(len(samples), 1)
 	errs := make([]error, len(c.readers))
 	var wait sync.WaitGroup
 	for w := range c.readers {
 		wait.Go(func() {
 			for i := w; i < len(samples) && errs[w] == nil; i += len(c.readers) {
-				errs[w] = c.sample(w, samples[i], t.DType, t.Data[i*size:(i+1)*size])
+				errs[w] = c.sample(w, samples[i], t.DType, data[i*size:(i+1)*size])
 			}
 		})
 	}
 	wait.Wait()
 	c.samples += int64(len(samples))
-	c.bytes += int64(len(t.Data))
+	c.bytes += int64(len(data))
 	return errors.Join(errs...)
 }
 

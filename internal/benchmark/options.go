@@ -20,6 +20,8 @@ type Options struct {
 	Decoder         string
 	Reader          string
 	CompressedBytes int64
+	DeviceBytes     int64
+	MappedBytes     int64
 	HostBytes       int64
 	DecodedBytes    int64
 	Batches         int
@@ -72,9 +74,13 @@ func (o *Options) config(s *scenario.Scenario) (pipeline.Config, error) {
 		HostBytes:       cmp.Or(o.HostBytes, s.Pipeline.HostBytes),
 		DecodedBytes:    cmp.Or(o.DecodedBytes, s.Pipeline.DecodedBytes),
 		CompressedBytes: o.CompressedBytes,
+		MappedBytes:     o.MappedBytes,
 		Reader:          o.Reader,
 		Decoder:         o.Decoder,
 		Reuse:           reuse,
+	}
+	if c.Device != "cpu" {
+		c.DeviceBytes = cmp.Or(o.DeviceBytes, int64(s.Pipeline.MaxGPUMemoryMB*(1<<20)))
 	}
 	root := cmp.Or(o.Root, s.Dataset.StoreRoot)
 	for _, name := range s.Dataset.Paths() {

@@ -24,7 +24,8 @@ type Result struct {
 	SamplesPerS     float64 `json:"samples_per_s"`
 	GBPerS          float64 `json:"gb_per_s"`         // of batches
 	DecodedGBPerS   float64 `json:"decoded_gb_per_s"` // of decoded chunks
-	ReadGBPerS      float64 `json:"read_gb_per_s"`    // of stored bytes
+	ReadGBPerS      float64 `json:"read_gb_per_s"`    // of stored bytes, through the ring
+	CopiedGBPerS    float64 `json:"copied_gb_per_s"`  // of bytes copied to the GPU
 	Amplification   float64 `json:"amplification"`    // decoded bytes / bytes of the crops
 	ChunksPerSample float64 `json:"chunks_per_sample"`
 	USPerSample     float64 `json:"us_per_sample"`
@@ -37,7 +38,8 @@ type Result struct {
 
 	HostBytes   int64 `json:"host_bytes"` // taken by the engine
 	DeviceBytes int64 `json:"device_bytes"`
-	RSSBytes    int64 `json:"rss_bytes"` // most that the process held
+	MappedBytes int64 `json:"mapped_bytes"` // of the page cache, registered
+	RSSBytes    int64 `json:"rss_bytes"`    // most that the process held
 
 	Stages []Stage `json:"stages"`
 
@@ -99,11 +101,12 @@ func (r *run) result(p *pipeline.Pipeline, s pipeline.Stats, t timing) *Result {
 		SamplesPerS: n / wall, GBPerS: float64(t.bytes) / 1e9 / wall,
 		DecodedGBPerS:   float64(s.Decode.Out) / 1e9 / wall,
 		ReadGBPerS:      float64(s.Read.Out) / 1e9 / wall,
+		CopiedGBPerS:    float64(s.Copy.Out) / 1e9 / wall,
 		Amplification:   float64(s.Decode.Out) / float64(max(r.useful(timed), 1)),
 		ChunksPerSample: float64(s.ChunkUses) / n,
 		USPerSample:     wall * 1e6 / n,
 		HitRates:        HitRates{share(s.ChunksReused, s.ChunkUses), share(s.IndexHits, s.IndexHits+s.IndexMisses)},
-		HostBytes:       s.HostBytes,
+		HostBytes:       s.HostBytes, DeviceBytes: s.DeviceBytes, MappedBytes: s.MappedBytes,
 	}
 	result.Stages = Stages(s)
 	return result
@@ -169,6 +172,9 @@ func (r *Result) rows() (rows []byte) {
 	row("cost", "%.1f us and %.2f allocations a sample", r.USPerSample, r.AllocsPerSample)
 	row("first batch", "%.1f ms after the call of Open (Open alone %.1f ms)", r.FirstBatchMS, r.OpenMS)
 	row("memory", "engine %.1f MiB, process at most %.1f MiB", float64(r.HostBytes)/(1<<20), float64(r.RSSBytes)/(1<<20))
+	if r.DeviceBytes > 0 {
+		row("gpu", "%.1f MiB taken, %.1f MiB of the page cache registered, %.2f GB/s copied to it", float64(r.DeviceBytes)/(1<<20), float64(r.MappedBytes)/(1<<20), r.CopiedGBPerS)
+	}
 	if r.BareGBPerS > 0 {
 		row("bare decoder", "%.3f GB/s; decode stage at %.0f %%, the whole run at %.0f %% of it", r.BareGBPerS, 100*r.DecodeVsBare, 100*r.EndToEndVsBare)
 	}

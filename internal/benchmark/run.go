@@ -160,7 +160,7 @@ func (r *run) stream(ctx context.Context, p *pipeline.Pipeline, phase string, sa
 		if i == 0 {
 			t.first = time.Since(began)
 		}
-		t.bytes += int64(len(b.Tensor("image").Data))
+		t.bytes += b.Bytes(0)
 		if look != nil {
 			err = look(b)
 		}

@@ -135,7 +135,7 @@ func epoch(ctx context.Context, l *loader.Loader, count int64, report Report) (*
 		}
 		r.Samples += int64(len(b.Samples()))
 		r.Batches++
-		r.Bytes += int64(len(b.Tensor("image").Data))
+		r.Bytes += b.Bytes(0)
 		if err := b.Release(nil); err != nil {
 			return nil, err
 		}

@@ -153,6 +153,12 @@ func (s *Spec) drain(ctx context.Context, w io.Writer, p *pipeline.Pipeline, pie
 			return plain(ctx, err)
 		}
 		data := b.Tensor("crop").Data
+		if s.Device != "cpu" {
+			data = make([]byte, b.Bytes(0))
+			if err := b.CopyTo(data, 0); err != nil {
+				return errors.Join(err, b.Release(nil))
+			}
+		}
 		if piece.skip > 0 {
 			data = data[int64(len(data))/pieces.rows*piece.skip:]
 		}

@@ -1,0 +1,75 @@
+package pipeline
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/headrace/headrace/cuda/kernels"
+)
+
+// Tiles cover every element of their nest once, none is larger than a block's work,
+// and rows are contiguous, whatever the extents; lists that are full are flushed,
+// not overrun.
+func TestTilesCoverTheNest(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 5))
+	for range 300 {
+		var n nest
+		size := int64(4)
+		for range r.IntN(5) {
+			extent := 2 + r.IntN([]int{3, 70, 400, 100_000}[r.IntN(4)])
+			if size*int64(extent) > 4<<24 {
+				break
+			}
+			copy(n.loops[1:], n.loops[:n.rank])
+			n.loops[0] = loop{extent, size, int64(r.IntN(9)-4) * 3}
+			n.rank++
+			size *= int64(extent)
+		}
+		list := &tiles{tiles: make([]byte, 0, 7*kernels.TileBytes), loops: make([]byte, 0, 40*kernels.LoopBytes)}
+		seen := map[uint64]uint64{} // first byte of each row: its source
+		elements, flushed := int64(0), 0
+		take := func() error {
+			flushed++
+			elements += readTiles(t, list, seen)
+			list.reset()
+			return nil
+		}
+		list.flush = take
+		list.add(kernels.Tile{Dst: 1 << 40, Src: 1 << 41}, &n, 4)
+		if take(); list.err != nil || elements != n.elements() {
+			t.Fatalf("%+v: %d elements in %d lists, want %d (%v)", n.loops[:n.rank], elements, flushed, n.elements(), list.err)
+		}
+		n.row(4)
+		n.each(func(dst, src int64) {
+			if seen[1<<40+uint64(dst)] != 1<<41+uint64(src) {
+				t.Fatalf("%+v: the row at %d comes from %d, want %d", n.loops[:n.rank], dst, seen[1<<40+uint64(dst)]-1<<41, src)
+			}
+		})
+	}
+}
+
+// readTiles walks a list of tiles as a kernel does.
+func readTiles(t *testing.T, list *tiles, rows map[uint64]uint64) (elements int64) {
+	t.Helper()
+	for i := range list.n {
+		tile := list.tiles[i*kernels.TileBytes:]
+		dst, src := binary.LittleEndian.Uint64(tile), binary.LittleEndian.Uint64(tile[8:])
+		first, rank := binary.LittleEndian.Uint32(tile[16:]), int(binary.LittleEndian.Uint16(tile[20:]))
+		n := nest{rank: rank}
+		for k := range rank {
+			l := list.loops[(int(first)+k)*kernels.LoopBytes:]
+			n.loops[k] = loop{int(binary.LittleEndian.Uint32(l[16:])), int64(binary.LittleEndian.Uint64(l)), int64(binary.LittleEndian.Uint64(l[8:]))}
+		}
+		if m := n.elements(); m > kernels.MaxTile {
+			t.Fatalf("a tile of %d elements", m)
+		}
+		elements += n.elements()
+		if n.loops[rank-1].dst != 4 {
+			t.Fatalf("the innermost loop of a tile steps %d bytes", n.loops[rank-1].dst)
+		}
+		n.rank--
+		n.each(func(d, s int64) { rows[dst+uint64(d)] = src + uint64(s) })
+	}
+	return elements
+}
