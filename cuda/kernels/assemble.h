@@ -35,24 +35,6 @@ struct Rows {
 	u32 count;
 	u32 n;      // elements of a row
 	u64 places; // the bits that are set in the address of any row
-	const Loop *loops;
-	const Divisor *extents;
-
-	// find gives the offsets of rows: of each r it leaves nothing.
-	template <int N> HR_FN void find(u32 (&r)[N], i64 (&dstAt)[N], i64 (&srcAt)[N]) const {
-		HR_UNROLL for (int i = 0; i < N; i++) dstAt[i] = srcAt[i] = 0;
-		HR_ROLLED for (u32 k = outer; k-- > 0;) {
-			const Loop &loop = loops[k];
-			const Divisor d = extents[k];
-			HR_UNROLL for (int i = 0; i < N; i++) {
-				u32 q = k == 0 ? 0 : d.quotient(r[i]);
-				u32 step = r[i] - q * d.n;
-				dstAt[i] += (i64)step * loop.dst;
-				srcAt[i] += (i64)step * loop.src;
-				r[i] = q;
-			}
-		}
-	}
 };
 
 // Job is a tile as the threads of a block share it.
@@ -61,78 +43,103 @@ struct Job {
 	Rows rows;
 	Loop loops[MAX_RANK];
 	Divisor extents[MAX_RANK];
-};
 
-// The following are operations on a row: IN and OUT are the bytes of an element
-// on each side, load and store move a vector of 16 bytes of dst, and one writes
-// element e of a row.
-
-template <int TYPE> struct In {
-	enum { SIZE = TYPE == U8 ? 1 : TYPE == F32 ? 4 : 2, WHOLE = TYPE == U8 || TYPE == U16 || TYPE == I16 };
-
-	// number is an element as a float, as bits; exact.
-	static HR_FN u32 number(u32 w) {
-		switch (TYPE) {
-		case U8:
-		case U16: return bitsOf((float)w);
-		case I16: return bitsOf((float)(i16)w);
-		case F16: return f16ToF32(w);
-		case BF16: return bf16ToF32(w);
+	// find gives the addresses of rows: of each r it leaves nothing.
+	template <int N> HR_FN void find(u32 (&r)[N], u8 *(&dst)[N], const u8 *(&src)[N]) const {
+		HR_UNROLL for (int i = 0; i < N; i++) {
+			dst[i] = rows.dst;
+			src[i] = rows.src;
 		}
-		return w;
+		HR_ROLLED for (u32 k = rows.outer; k-- > 0;) {
+			const Divisor d = extents[k];
+			i64 dstStep = loops[k].dst, srcStep = loops[k].src;
+			HR_UNROLL for (int i = 0; i < N; i++) {
+				u32 q = k == 0 ? 0 : d.quotient(r[i]);
+				u32 step = r[i] - q * d.n;
+				dst[i] += (i64)step * dstStep;
+				src[i] += (i64)step * srcStep;
+				r[i] = q;
+			}
+		}
 	}
 };
 
-template <int TYPE> struct Out {
-	enum { SIZE = TYPE == F32 ? 4 : 2 };
+// The following are operations on rows: IN and OUT are the bytes of an element on
+// each side, load and store move a vector of 16 bytes of dst, and one writes element
+// e of a row. A thread has AT_ONCE vectors in hand.
 
-	static HR_FN u32 of(u32 f32) { return TYPE == F32 ? f32 : TYPE == BF16 ? f32ToBF16(f32) : f32ToF16(f32); }
-	static HR_FN u32 ofDouble(u64 f64) { return TYPE == F16 ? f64ToF16(f64) : of(f64ToF32(f64)); }
-
-	static HR_FN void store(u8 *p, u32 v) {
-		if (TYPE == F32) storeWord(p, v);
-		else storeHalf(p, v);
-	}
-};
-
-template <int FROM, int TO, bool SCALED> struct Conversion {
-	enum { IN = In<FROM>::SIZE, OUT = Out<TO>::SIZE, N = 16 / OUT, WORDS = N * IN / 4, AT_ONCE = SCALED ? 2 : 4 };
+// Conversion is that of the common pairs: u8, u16, i16, f16, bf16, f32 to f32, bf16,
+// f16. The sizes of the types are known when compiling; among types of a size the
+// threads choose, all the same, once a vector. (A loop for each pair would be eight
+// times the code, and a driver would take ten seconds to load it.)
+template <int IN_, int OUT_> struct Conversion {
+	enum { IN = IN_, OUT = OUT_, N = 16 / OUT, WORDS = N * IN / 4, AT_ONCE = 2 };
 	typedef Run<WORDS> Raw;
 
-	double scale, offset;
-	bool big;
+	u32 from, to, flags;
+	Affine affine;
 
-	HR_FN u32 convert(u32 w) const {
-		u32 v = In<FROM>::number(w);
-		if (!SCALED) return Out<TO>::of(v);
-		if (In<FROM>::WHOLE) return Out<TO>::ofDouble(bitsOf(sum(product((double)floatOf(v), scale), offset)));
-		return Out<TO>::ofDouble(scaled(f32ToF64(v), scale, offset));
+	static HR_FN u32 element(const u32 *w, int i) {
+		u32 v = w[i * IN / 4] >> 8 * (i * IN % 4);
+		return IN < 4 ? v & ((1u << 8 * (IN % 4)) - 1) : v;
+	}
+
+	// widen makes elements floats, as bits; exact.
+	template <int COUNT> HR_FN void widen(const u32 *w, u32 *f32) const {
+		if (IN == 4) {
+			HR_UNROLL for (int i = 0; i < COUNT; i++) f32[i] = element(w, i);
+		} else if (IN == 1 || from == U16) {
+			HR_UNROLL for (int i = 0; i < COUNT; i++) f32[i] = bitsOf((float)element(w, i));
+		} else if (from == I16) {
+			HR_UNROLL for (int i = 0; i < COUNT; i++) f32[i] = bitsOf((float)(i16)element(w, i));
+		} else if (from == BF16) {
+			HR_UNROLL for (int i = 0; i < COUNT; i++) f32[i] = bf16ToF32(element(w, i));
+		} else {
+			HR_UNROLL for (int i = 0; i < COUNT; i++) f32[i] = f16ToF32(element(w, i));
+		}
+	}
+
+	// narrow makes floats elements of the destination.
+	template <int COUNT> HR_FN void narrow(u32 *v) const {
+		if (flags & AFFINE) {
+			HR_UNROLL for (int i = 0; i < COUNT; i++) {
+				u64 y = scaled(f32ToF64(v[i]), affine.scale, affine.offset);
+				if (OUT == 4) v[i] = f64ToF32(y);
+				else v[i] = to == BF16 ? f32ToBF16(f64ToF32(y)) : f64ToF16(y);
+			}
+		} else if (OUT == 2 && to == BF16) {
+			HR_UNROLL for (int i = 0; i < COUNT; i++) v[i] = f32ToBF16(v[i]);
+		} else if (OUT == 2) {
+			HR_UNROLL for (int i = 0; i < COUNT; i++) v[i] = f32ToF16(v[i]);
+		}
 	}
 
 	static HR_FN void load(Raw &raw, const u8 *src) { raw.load(src); }
 
 	HR_FN void store(u8 *dst, const Raw &raw) const {
-		u32 w[WORDS], out[4] = {0, 0, 0, 0};
-		HR_UNROLL for (int i = 0; i < WORDS; i++) {
-			w[i] = raw.word(i);
-			if (IN > 1 && big) w[i] = permute(w[i], 0, IN == 2 ? 0x2301 : 0x0123);
+		u32 w[WORDS], v[N], out[4] = {0, 0, 0, 0};
+		HR_UNROLL for (int i = 0; i < WORDS; i++) w[i] = raw.word(i);
+		if (IN > 1 && (flags & BIG)) {
+			HR_UNROLL for (int i = 0; i < WORDS; i++) w[i] = permute(w[i], 0, IN == 2 ? 0x2301 : 0x0123);
 		}
-		HR_UNROLL for (int i = 0; i < N; i++) {
-			u32 v = w[i * IN / 4] >> 8 * (i * IN % 4);
-			if (IN < 4) v &= (1u << 8 * (IN % 4)) - 1;
-			out[i * OUT / 4] |= convert(v) << 8 * (i * OUT % 4);
-		}
+		widen<N>(w, v);
+		narrow<N>(v);
+		HR_UNROLL for (int i = 0; i < N; i++) out[i * OUT / 4] |= v[i] << 8 * (i * OUT % 4);
 		storeVector(dst, out);
 	}
 
 	HR_FN void one(u8 *row, const u8 *src, u32 e) const {
-		Out<TO>::store(row + (u64)e * OUT, convert((u32)loadBits(src + (u64)e * IN, IN, big)));
+		u32 w[1] = {(u32)loadBits(src + (u64)e * IN, IN, flags & BIG)}, v[1];
+		widen<1>(w, v);
+		narrow<1>(v);
+		if (OUT == 4) storeWord(row + (u64)e * OUT, v[0]);
+		else storeHalf(row + (u64)e * OUT, v[0]);
 	}
 };
 
 // Bytes copies bytes, reversing those of each word if word is above 1.
 struct Bytes {
-	enum { IN = 1, OUT = 1, N = 16, AT_ONCE = 4 };
+	enum { IN = 1, OUT = 1, N = 16, AT_ONCE = 2 };
 	typedef Run<4> Raw;
 
 	u32 word;
@@ -152,7 +159,7 @@ struct Bytes {
 		}
 	}
 
-	HR_FN void one(u8 *row, const u8 *src, u32 e) const { row[e] = src[e ^ (word - 1)]; }
+	HR_FN void one(u8 *row, const u8 *src, u32 e) const { storeByte(row + e, loadByte(src + (e ^ (word - 1)))); }
 };
 
 // Constant writes a pattern of 16 bytes, whole elements.
@@ -164,96 +171,94 @@ struct Constant {
 
 	static HR_FN void load(Raw &, const u8 *) {}
 	HR_FN void store(u8 *dst, const Raw &) const { storeVector(dst, pattern); }
-	HR_FN void one(u8 *row, const u8 *, u32 e) const { row[e] = patternByte(pattern, e & 15); }
+	HR_FN void one(u8 *row, const u8 *, u32 e) const { storeByte(row + e, patternByte(pattern, e & 15)); }
 };
 
-// vectorRows runs an operation on rows whose elements are aligned in dst.
-template <class Op> HR_FN void vectorRows(const Rows &rows, const Op &op) {
-	const u32 AT_ONCE = Op::AT_ONCE;
-	u32 perRow = rows.n / Op::N;
-	if (perRow > 0) {
-		Divisor d;
-		u64 total = (u64)perRow * rows.count;
-		d.set(perRow, total);
-		HR_ROLLED for (u64 base = thread(); base < total; base += (u64)AT_ONCE * threads()) {
-			u32 r[AT_ONCE];
-			u32 e[AT_ONCE];
-			i64 dstAt[AT_ONCE], srcAt[AT_ONCE];
-			HR_UNROLL for (u32 k = 0; k < AT_ONCE; k++) {
-				u32 item = (u32)least(base + (u64)k * threads(), total - 1);
-				r[k] = d.quotient(item);
-				e[k] = (item - r[k] * perRow) * Op::N;
-			}
-			rows.find(r, dstAt, srcAt);
-			typename Op::Raw raw[AT_ONCE];
-			bool whole[AT_ONCE];
-			HR_UNROLL for (u32 k = 0; k < AT_ONCE; k++) {
-				u8 *row = rows.dst + dstAt[k];
-				e[k] += (u32)(-(u64)row & 15) / Op::OUT;
-				whole[k] = e[k] + Op::N <= rows.n && base + (u64)k * threads() < total;
-				if (whole[k]) Op::load(raw[k], rows.src + srcAt[k] + (i64)e[k] * Op::IN);
-			}
-			HR_UNROLL for (u32 k = 0; k < AT_ONCE; k++) {
-				if (whole[k]) op.store(rows.dst + dstAt[k] + (i64)e[k] * Op::OUT, raw[k]);
-			}
+// wholeVectors runs an operation on those parts of rows of n elements that are whole
+// vectors.
+template <class Op> HR_FN void wholeVectors(const Job &job, u32 n, const Op &op) {
+	enum { K = Op::AT_ONCE };
+	u32 perRow = n / Op::N;
+	u32 total = perRow * job.rows.count;
+	if (total == 0) return;
+	Divisor d;
+	d.set(perRow, total);
+	HR_ROLLED for (u32 base = thread(); base < total; base += K * threads()) {
+		u32 r[K], e[K];
+		HR_UNROLL for (u32 k = 0; k < K; k++) {
+			u32 item = least(base + k * threads(), total - 1);
+			r[k] = d.quotient(item);
+			e[k] = (item - r[k] * perRow) * Op::N;
+		}
+		u8 *dst[K];
+		const u8 *src[K];
+		job.find(r, dst, src);
+		typename Op::Raw raw[K];
+		HR_UNROLL for (u32 k = 0; k < K; k++) {
+			e[k] += ((u32)(-(u64)dst[k]) & 15) / Op::OUT;
+			dst[k] += (u64)e[k] * Op::OUT;
+			if (e[k] + Op::N > n || base + k * threads() >= total) dst[k] = nullptr;
+			if (dst[k]) Op::load(raw[k], src[k] + (u64)e[k] * Op::IN);
+		}
+		HR_UNROLL for (u32 k = 0; k < K; k++) {
+			if (dst[k]) op.store(dst[k], raw[k]);
 		}
 	}
-	// The two ends of each row.
-	HR_ROLLED for (u64 i = thread(); i < 2 * (u64)rows.count; i += threads()) {
+}
+
+// vectorRows runs an operation on rows of n elements that are aligned in dst. What
+// lies before the first vector of a row and behind its last goes one by one.
+template <class Op> HR_FN void vectorRows(const Job &job, u32 n, const Op &op) {
+	wholeVectors(job, n, op);
+	if (n % Op::N == 0 && (job.rows.places & 15) == 0) return;
+	HR_ROLLED for (u64 i = thread(); i < 2 * (u64)job.rows.count; i += threads()) {
 		u32 r[1] = {(u32)(i / 2)};
-		i64 dstAt[1], srcAt[1];
-		rows.find(r, dstAt, srcAt);
-		u8 *row = rows.dst + dstAt[0];
-		u32 head = least((u32)(-(u64)row & 15) / Op::OUT, rows.n);
-		u32 first = i % 2 ? head + (rows.n - head) / Op::N * Op::N : 0;
-		u32 stop = i % 2 ? rows.n : head;
-		HR_ROLLED for (u32 e = first; e < stop; e++) op.one(row, rows.src + srcAt[0], e);
+		u8 *dst[1];
+		const u8 *src[1];
+		job.find(r, dst, src);
+		u32 head = least(((u32)(-(u64)dst[0]) & 15) / Op::OUT, n);
+		u32 first = i % 2 ? head + (n - head) / Op::N * Op::N : 0;
+		u32 stop = i % 2 ? n : head;
+		HR_ROLLED for (u32 e = first; e < stop; e++) op.one(dst[0], src[0], e);
 	}
 }
 
-template <int FROM, int TO, bool SCALED> HR_FAR void convertRows(const Job &job) {
-	Rows rows = job.rows;
-	Conversion<FROM, TO, SCALED> op = {job.tile.affine.scale, job.tile.affine.offset, (job.tile.flags & BIG) != 0};
-	vectorRows(rows, op);
+template <int IN, int OUT> HR_FN void convertRows(const Job &job) {
+	const Tile &t = job.tile;
+	Conversion<IN, OUT> op = {t.from, t.to, t.flags, t.affine};
+	vectorRows(job, job.rows.n, op);
 }
 
-template <int FROM, int TO> HR_FN void convertTo(const Job &job) {
-	if (job.tile.flags & AFFINE) convertRows<FROM, TO, true>(job);
-	else if (FROM != TO) convertRows<FROM, TO, false>(job); // else they are copied
-}
-
-template <int FROM> HR_FN bool convertFrom(const Job &job) {
-	switch (job.tile.to) {
-	case F32: convertTo<FROM, F32>(job); return true;
-	case BF16: convertTo<FROM, BF16>(job); return true;
-	case F16: convertTo<FROM, F16>(job); return true;
+template <int OUT> HR_FN bool convertTo(const Job &job) {
+	switch (job.tile.from) {
+	case U8: convertRows<1, OUT>(job); return true;
+	case U16:
+	case I16:
+	case F16:
+	case BF16: convertRows<2, OUT>(job); return true;
+	case F32: convertRows<4, OUT>(job); return true;
 	}
 	return false;
 }
 
-// convertFast converts rows of the common pairs; it is false for the others.
+// convertFast converts rows of the common pairs; it is false for the others. A type
+// that becomes itself without scaling is no conversion: its NaNs stay as they are.
 HR_FN bool convertFast(const Job &job) {
-	switch (job.tile.from) {
-	case U8: return convertFrom<U8>(job);
-	case U16: return convertFrom<U16>(job);
-	case I16: return convertFrom<I16>(job);
-	case F16: return convertFrom<F16>(job);
-	case BF16: return convertFrom<BF16>(job);
-	case F32: return convertFrom<F32>(job);
+	switch (job.tile.to) {
+	case F32: return convertTo<4>(job);
+	case BF16:
+	case F16: return convertTo<2>(job);
 	}
 	return false;
 }
 
 // copyRows copies rows of elements that keep their bits.
-HR_FAR void copyRows(const Job &job) {
-	Rows rows = job.rows;
+HR_FN void copyRows(const Job &job) {
 	Bytes op = {job.tile.flags & BIG ? wordSize(job.tile.from) : 1};
-	rows.n *= typeSize(job.tile.from);
-	vectorRows(rows, op);
+	vectorRows(job, job.rows.n * typeSize(job.tile.from), op);
 }
 
-HR_FAR void fillRows(const Job &job) {
-	Rows rows = job.rows;
+HR_FN void fillRows(const Job &job) {
 	u32 size = typeSize(job.tile.to);
 	Constant op;
 	HR_UNROLL for (int k = 0; k < 4; k++) {
@@ -261,45 +266,53 @@ HR_FAR void fillRows(const Job &job) {
 		HR_ROLLED for (u32 i = 0; i < 4; i++) w |= (u32)job.tile.element[(4 * k + i) & (size - 1)] << 8 * i;
 		op.pattern[k] = w;
 	}
-	rows.n *= size;
-	vectorRows(rows, op);
+	vectorRows(job, job.rows.n * size, op);
 }
 
 // generalRows does any tile, element by element.
-HR_FAR void generalRows(const Job &job) {
+HR_FN void generalRows(const Job &job) {
 	const Tile &t = job.tile;
-	Rows rows = job.rows;
+	u32 n = job.rows.n, total = n * job.rows.count;
 	Divisor d;
-	u64 total = (u64)rows.n * rows.count;
-	d.set(rows.n, total);
-	HR_ROLLED for (u64 i = thread(); i < total; i += threads()) {
-		u32 r[1] = {d.quotient((u32)i)};
-		u32 e = (u32)i - r[0] * rows.n;
-		i64 dstAt[1], srcAt[1];
-		rows.find(r, dstAt, srcAt);
-		u8 *dst = rows.dst + dstAt[0] + (i64)e * rows.dstStep;
-		const u8 *src = rows.src + srcAt[0] + (i64)e * rows.srcStep;
+	d.set(n, total);
+	HR_ROLLED for (u32 i = thread(); i < total; i += threads()) {
+		u32 r[1] = {d.quotient(i)};
+		u32 e = i - r[0] * n;
+		u8 *dst[1];
+		const u8 *src[1];
+		job.find(r, dst, src);
+		dst[0] += (i64)e * job.rows.dstStep;
+		src[0] += (i64)e * job.rows.srcStep;
 		if (t.flags & FILL) {
-			HR_ROLLED for (u32 k = 0; k < typeSize(t.to); k++) dst[k] = t.element[k];
+			HR_ROLLED for (u32 k = 0; k < typeSize(t.to); k++) storeByte(dst[0] + k, t.element[k]);
 		} else {
-			convertElement(dst, src, t.from, t.to, t.flags, t.affine.scale, t.affine.offset);
+			convertElement(dst[0], src[0], t.from, t.to, t.flags, t.affine.scale, t.affine.offset);
 		}
 	}
 }
 
-// rowsOf sums up a tile and its loops.
-HR_FN Rows rowsOf(const Tile &t, const Loop *loops) {
-	Rows rows = {(u8 *)t.dst, (const u8 *)t.src, typeSize(t.to), typeSize(t.from), 0, 1, 1, t.dst, loops, nullptr};
-	if (t.rank == 0) return rows;
-	rows.outer = t.rank - 1u;
-	rows.n = loops[rows.outer].n;
-	rows.dstStep = loops[rows.outer].dst;
-	rows.srcStep = loops[rows.outer].src;
-	HR_ROLLED for (u32 k = 0; k < rows.outer; k++) {
-		rows.count *= loops[k].n;
-		rows.places |= (u64)loops[k].dst;
+// sumUp looks at a tile and its loops as a whole.
+HR_FN void sumUp(Rows &rows, const Tile &t, const Loop *loops) {
+	rows.dst = (u8 *)t.dst;
+	rows.src = (const u8 *)t.src;
+	rows.dstStep = typeSize(t.to);
+	rows.srcStep = typeSize(t.from);
+	rows.outer = 0;
+	u32 count = 1, n = 1;
+	u64 places = t.dst;
+	if (t.rank > 0) {
+		rows.outer = t.rank - 1u;
+		n = loops[t.rank - 1].n;
+		rows.dstStep = loops[t.rank - 1].dst;
+		rows.srcStep = loops[t.rank - 1].src;
 	}
-	return rows;
+	HR_ROLLED for (u32 k = 0; k + 1 < t.rank; k++) {
+		count *= loops[k].n;
+		places |= (u64)loops[k].dst;
+	}
+	rows.count = count;
+	rows.n = n;
+	rows.places = places;
 }
 
 HR_FN void assembleTile(const Job &job) {
@@ -343,9 +356,7 @@ HR_KERNEL(hr::ASSEMBLE_BLOCK, 4) hr_assemble(hr::AssembleParams p) {
 		const Loop *loops = (const Loop *)p.loops + t.loops;
 		if (thread() == 0) {
 			job.tile = t;
-			job.rows = rowsOf(t, loops);
-			job.rows.loops = job.loops;
-			job.rows.extents = job.extents;
+			sumUp(job.rows, t, loops);
 		}
 		for (u32 k = thread(); k < t.rank; k += threads()) {
 			u64 count = 1;

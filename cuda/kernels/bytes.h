@@ -4,36 +4,41 @@
 
 namespace hr {
 
-// Sixteen bytes that are loaded and stored at once.
-struct alignas(16) Vector {
-	u32 w[4];
-};
-
 HR_FN bool aligned(const void *p, u32 n) { return ((u64)p & (n - 1)) == 0; }
 
+// Loads and stores of global memory. On a GPU they are volatile, which keeps those
+// of a thread in their order and says that no address is one of shared memory.
 #if defined(HR_GPU)
-HR_FN u32 loadWord(const u8 *p) { return *(const u32 *)p; }
+HR_FN u32 loadByte(const u8 *p) {
+	u32 v;
+	asm volatile("ld.global.u8 %0, [%1];" : "=r"(v) : "l"(p));
+	return v;
+}
+HR_FN u32 loadWord(const u8 *p) {
+	u32 v;
+	asm volatile("ld.global.u32 %0, [%1];" : "=r"(v) : "l"(p));
+	return v;
+}
+HR_FN void loadVector(u32 *w, const u8 *p) {
+	asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "l"(p));
+}
+HR_FN void storeByte(u8 *p, u32 v) { asm volatile("st.global.u8 [%0], %1;" ::"l"(p), "r"(v) : "memory"); }
+HR_FN void storeHalf(u8 *p, u32 v) { asm volatile("st.global.u16 [%0], %1;" ::"l"(p), "h"((u16)v) : "memory"); }
+HR_FN void storeWord(u8 *p, u32 v) { asm volatile("st.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory"); }
 HR_FN void storeVector(u8 *p, const u32 *w) {
 	asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
 }
-HR_FN void storePair(u8 *p, u32 a, u32 b) {
-	asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(a), "r"(b) : "memory");
-}
-HR_FN void storeWord(u8 *p, u32 w) { *(u32 *)p = w; }
-HR_FN void storeHalf(u8 *p, u32 w) { *(u16 *)p = (u16)w; }
 #else
+HR_FN u32 loadByte(const u8 *p) { return *p; }
 HR_FN u32 loadWord(const u8 *p) {
 	u32 w;
 	memcpy(&w, p, 4);
 	return w;
 }
+HR_FN void storeByte(u8 *p, u32 v) { *p = (u8)v; }
+HR_FN void storeHalf(u8 *p, u32 v) { memcpy(__builtin_assume_aligned(p, 2), &v, 2); }
+HR_FN void storeWord(u8 *p, u32 v) { memcpy(__builtin_assume_aligned(p, 4), &v, 4); }
 HR_FN void storeVector(u8 *p, const u32 *w) { memcpy(__builtin_assume_aligned(p, 16), w, 16); }
-HR_FN void storePair(u8 *p, u32 a, u32 b) {
-	u32 w[2] = {a, b};
-	memcpy(__builtin_assume_aligned(p, 8), w, 8);
-}
-HR_FN void storeWord(u8 *p, u32 w) { memcpy(__builtin_assume_aligned(p, 4), &w, 4); }
-HR_FN void storeHalf(u8 *p, u32 w) { memcpy(__builtin_assume_aligned(p, 2), &w, 2); }
 #endif
 
 // Run is WORDS words at any address, in two steps, so that many runs can be
@@ -48,9 +53,7 @@ template <int WORDS> struct Run {
 		shift = 8 * ((u32)(u64)p & 3);
 		const u8 *word = (const u8 *)((u64)p & ~3ull);
 		if (WORDS == 4 && aligned(p, 16)) {
-			asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-			             : "=r"(raw[0]), "=r"(raw[1]), "=r"(raw[2]), "=r"(raw[3 % (WORDS + 1)])
-			             : "l"(p));
+			loadVector(raw, p);
 			raw[WORDS] = 0;
 			return;
 		}
@@ -67,7 +70,7 @@ template <int WORDS> struct Run {
 };
 
 // readU32 reads a little-endian number at any address, and no byte beside it.
-HR_FN u32 readU32(const u8 *p) { return p[0] | (u32)p[1] << 8 | (u32)p[2] << 16 | (u32)p[3] << 24; }
+HR_FN u32 readU32(const u8 *p) { return loadByte(p) | loadByte(p + 1) << 8 | loadByte(p + 2) << 16 | loadByte(p + 3) << 24; }
 
 // headTo16 is the number of bytes before the next multiple of 16, at most n.
 HR_FN u64 headTo16(const u8 *p, u64 n) { return least<u64>(-(u64)p & 15, n); }
@@ -76,7 +79,7 @@ HR_FN u64 headTo16(const u8 *p, u64 n) { return least<u64>(-(u64)p & 15, n); }
 // of worker id of count workers, which all call it.
 HR_FAR void copyBytes(u8 *dst, const u8 *src, u64 n, u32 id, u32 count) {
 	u64 head = headTo16(dst, n);
-	for (u64 i = id; i < head; i += count) dst[i] = src[i];
+	for (u64 i = id; i < head; i += count) storeByte(dst + i, loadByte(src + i));
 	u64 vectors = (n - head) / 16;
 	u8 *to = dst + head;
 	const u8 *from = src + head;
@@ -95,7 +98,7 @@ HR_FAR void copyBytes(u8 *dst, const u8 *src, u64 n, u32 id, u32 count) {
 		u32 w[4] = {run.word(0), run.word(1), run.word(2), run.word(3)};
 		storeVector(to + 16 * i, w);
 	}
-	HR_ROLLED for (u64 j = head + 16 * vectors + id; j < n; j += count) dst[j] = src[j];
+	HR_ROLLED for (u64 j = head + 16 * vectors + id; j < n; j += count) storeByte(dst + j, loadByte(src + j));
 }
 
 // patternByte is byte i of a pattern of 16, by selects: an index that is not known
@@ -106,27 +109,13 @@ HR_FN u8 patternByte(const u32 *pattern, u32 i) {
 	return (u8)(w >> 8 * (i & 3));
 }
 
-// turnedWord is the word of the endless pattern that begins at byte i.
-HR_FN u32 turnedWord(const u32 *pattern, u32 i) {
-	u32 w = 0;
-	HR_UNROLL for (u32 k = 0; k < 4; k++) w |= (u32)patternByte(pattern, (i + k) & 15) << 8 * k;
-	return w;
-}
-
-// fillBytes repeats a pattern of 16 bytes over dst.
-HR_FAR void fillBytes(u8 *dst, const u32 *pattern, u64 n, u32 id, u32 count) {
-	u64 head = headTo16(dst, n);
-	HR_ROLLED for (u64 i = id; i < head; i += count) dst[i] = patternByte(pattern, (u32)i);
-	u32 turned[4];
-	HR_UNROLL for (int k = 0; k < 4; k++) turned[k] = turnedWord(pattern, (u32)head + 4 * k);
-	u64 vectors = (n - head) / 16;
-	HR_ROLLED for (u64 i = id; i < vectors; i += count) storeVector(dst + head + 16 * i, turned);
-	HR_ROLLED for (u64 i = head + 16 * vectors + id; i < n; i += count) dst[i] = patternByte(pattern, (u32)i & 15);
-}
-
-HR_FN void zeroBytes(u8 *dst, u64 n, u32 id, u32 count) {
+// zeroBytes is the part of worker id of count workers.
+HR_FAR void zeroBytes(u8 *dst, u64 n, u32 id, u32 count) {
+	u64 head = headTo16(dst, n), tail = head + (n - head) / 16 * 16;
 	u32 zero[4] = {0, 0, 0, 0};
-	fillBytes(dst, zero, n, id, count);
+	HR_ROLLED for (u64 i = id; i < head; i += count) storeByte(dst + i, 0);
+	HR_ROLLED for (u64 i = head + 16 * id; i < tail; i += 16 * count) storeVector(dst + i, zero);
+	HR_ROLLED for (u64 i = tail + id; i < n; i += count) storeByte(dst + i, 0);
 }
 
 } // namespace hr

@@ -145,12 +145,12 @@ struct Value {
 
 HR_FN u64 loadBits(const u8 *p, u32 size, bool big) {
 	u64 w = 0;
-	HR_ROLLED for (u32 i = 0; i < size; i++) w |= (u64)p[big ? size - 1 - i : i] << 8 * i;
+	HR_ROLLED for (u32 i = 0; i < size; i++) w |= (u64)loadByte(p + (big ? size - 1 - i : i)) << 8 * i;
 	return w;
 }
 
 HR_FN void storeBits(u8 *p, u64 w, u32 size) {
-	HR_ROLLED for (u32 i = 0; i < size; i++) p[i] = (u8)(w >> 8 * i);
+	HR_ROLLED for (u32 i = 0; i < size; i++) storeByte(p + i, (u32)(w >> 8 * i));
 }
 
 HR_FN Value valueOf(u32 from, u64 w) {

@@ -9,7 +9,8 @@ namespace hr {
 
 // A frame of blosc 1 (codec/blosc_frame.go has the format in full): a header of
 // 16 bytes, the start of each block, blocks of one stream or of one for each byte
-// of the element. Every thread parses it, each the same.
+// of the element. Every thread parses it, each the same. numcodecs' lz4 counts as a
+// frame of one block, whose only stream is all but the length before it.
 struct Frame {
 	enum { HEADER = 16, SHUFFLED = 1, MEMCPYED = 2, BIT_SHUFFLED = 4, RESERVED = 8, UNSPLIT = 16 };
 	enum Filter { NONE, BYTES, BITS };
@@ -17,19 +18,32 @@ struct Frame {
 	const u8 *data;
 	u32 flags, typesize, nbytes, blocksize, cbytes;
 	u32 blocks;
+	bool bare; // numcodecs' lz4
+
+	HR_FN Status parseLZ4(const u8 *src, u32 n) {
+		if (n < 4) return CORRUPT;
+		data = src;
+		cbytes = n;
+		nbytes = blocksize = readU32(src);
+		flags = UNSPLIT;
+		typesize = blocks = 1;
+		bare = true;
+		return n > 0x7fffffff || nbytes > 0x7fffffff ? UNSUPPORTED : OK;
+	}
 
 	// parse checks all that the header tells.
 	HR_FN Status parse(const u8 *src, u32 n) {
 		if (n < HEADER) return CORRUPT;
 		data = src;
-		flags = src[2];
-		typesize = src[3];
+		bare = false;
+		flags = loadByte(src + 2);
+		typesize = loadByte(src + 3);
 		nbytes = readU32(src + 4);
 		blocksize = readU32(src + 8);
 		cbytes = readU32(src + 12);
 		// What the host may read, or has more to say about.
-		if (src[0] != 2 || (flags & RESERVED) || (flags & (SHUFFLED | BIT_SHUFFLED)) == (SHUFFLED | BIT_SHUFFLED)) return UNSUPPORTED;
-		if (!(flags & MEMCPYED) && (flags >> 5 != 1 || src[1] != 1)) return UNSUPPORTED;
+		if (loadByte(src) != 2 || (flags & RESERVED) || (flags & (SHUFFLED | BIT_SHUFFLED)) == (SHUFFLED | BIT_SHUFFLED)) return UNSUPPORTED;
+		if (!(flags & MEMCPYED) && (flags >> 5 != 1 || loadByte(src + 1) != 1)) return UNSUPPORTED;
 		if (cbytes > n || cbytes < HEADER || nbytes > 0x7fffffff - HEADER) return CORRUPT;
 		if (nbytes > 0 && (typesize == 0 || blocksize == 0 || blocksize > nbytes)) return CORRUPT;
 		if ((flags & MEMCPYED) && cbytes != nbytes + HEADER) return CORRUPT;
@@ -40,7 +54,7 @@ struct Frame {
 	}
 
 	// plain frames are never shuffled, whatever the flags say.
-	HR_FN bool plain() const { return (flags & MEMCPYED) || nbytes == 0; }
+	HR_FN bool plain() const { return (flags & MEMCPYED) || (nbytes == 0 && !bare); }
 
 	HR_FN u32 blockBytes(u32 b) const { return least(blocksize, nbytes - b * blocksize); }
 
@@ -59,6 +73,11 @@ struct Frame {
 
 	// find gives the bytes of stream s of block b.
 	HR_FN bool find(u32 b, u32 s, const u8 *&stream, u32 &n) const {
+		if (bare) {
+			stream = data + 4;
+			n = cbytes - 4;
+			return true;
+		}
 		u32 at = readU32(data + HEADER + 4 * (u64)b);
 		if (at < HEADER + 4 * (u64)blocks || at >= cbytes || at > 0x7fffffff) return false;
 		for (;; s--) {
@@ -83,7 +102,8 @@ HR_FN bool decodeStream(const Frame &f, const Chunk &c, u32 b, u32 s) {
 	const u8 *stream;
 	if (!f.find(b, s, stream, n)) return false;
 	u8 *to = (u8 *)(f.filter(length) == Frame::NONE ? c.dst : c.scratch) + (u64)b * f.blocksize + (u64)s * raw;
-	if (n != raw) return decodeLZ4(to, raw, stream, n);
+	// A stream of its decoded length is plain; numcodecs knows no such thing.
+	if (n != raw || f.bare) return decodeLZ4(to, raw, stream, n);
 	copyBytes(to, stream, n, lane(), LANES);
 	return true;
 }
@@ -102,68 +122,69 @@ HR_FN void unfilter(const Frame &f, const Chunk &c) {
 	}
 }
 
-// decodeBlosc decodes a frame. bad is shared by the block's threads and OK.
-HR_FN Status decodeBlosc(const Chunk &c, u32 &bad) {
-	Frame f;
-	Status status = f.parse((const u8 *)c.src, c.srcBytes);
-	if (status != OK) return status;
-	if (f.nbytes != c.dstBytes) return CORRUPT;
+// Task is a chunk as the threads of a block share it.
+struct Task {
+	Chunk chunk;
+	Frame frame;
+	Status status; // what the headers say
+	Status bytes;  // what came of decoding; settled when all warps are done
+};
+
+// decodeFrame decodes lz4 and blosc.
+HR_FN void decodeFrame(Task &task) {
+	const Frame &f = task.frame;
+	const Chunk &c = task.chunk;
 	if (f.plain()) {
 		copyBytes((u8 *)c.dst, f.data + Frame::HEADER, f.nbytes, thread(), threads());
-		return OK;
+		return;
 	}
 	u32 streams = f.streams(f.blocksize);
 	HR_ROLLED for (u32 i = warp(); i < f.blocks * streams; i += warps()) {
-		if (!decodeStream(f, c, i / streams, i % streams)) bad = CORRUPT;
+		if (!decodeStream(f, c, i / streams, i % streams)) task.bytes = CORRUPT;
 	}
 	syncBlock();
-	status = (Status)bad;
-	if (status == OK) unfilter(f, c);
-	return status;
+	if (task.bytes == OK) unfilter(f, c);
 }
 
-// decodeLZ4Chunk decodes numcodecs' lz4: the first warp does.
-HR_FN Status decodeLZ4Chunk(const Chunk &c, u32 &bad) {
-	const u8 *src = (const u8 *)c.src;
-	if (c.srcBytes < 4 || c.srcBytes > 0x7fffffff || c.dstBytes > 0x7fffffff) return c.srcBytes < 4 ? CORRUPT : UNSUPPORTED;
-	if (readU32(src) != c.dstBytes) return CORRUPT;
-	if (warp() == 0 && !decodeLZ4((u8 *)c.dst, c.dstBytes, src + 4, c.srcBytes - 4)) bad = CORRUPT;
-	syncBlock();
-	return (Status)bad;
-}
-
-HR_FN Status decodePlain(const Chunk &c) {
-	if (c.srcBytes != c.dstBytes) return CORRUPT;
-	unshuffle((u8 *)c.dst, (const u8 *)c.src, c.dstBytes, c.method == UNSHUFFLE ? c.typesize : 1);
-	return OK;
-}
-
-HR_FN Status decodeChunk(const Chunk &c, u32 &bad) {
+// prepare is the part of one thread: it reads what there is of headers.
+HR_FN Status prepare(Task &task) {
+	const Chunk &c = task.chunk;
+	Status status = OK;
 	switch (c.method) {
-	case LZ4: return decodeLZ4Chunk(c, bad);
-	case BLOSC: return decodeBlosc(c, bad);
+	case LZ4: status = task.frame.parseLZ4((const u8 *)c.src, c.srcBytes); break;
+	case BLOSC: status = task.frame.parse((const u8 *)c.src, c.srcBytes); break;
 	case UNSHUFFLE:
-	case COPY: return decodePlain(c);
+	case COPY: return c.srcBytes == c.dstBytes ? OK : CORRUPT;
+	default: return UNSUPPORTED;
 	}
-	return UNSUPPORTED;
+	return status == OK && task.frame.nbytes != c.dstBytes ? CORRUPT : status;
+}
+
+HR_FN void decodeChunk(Task &task) {
+	const Chunk &c = task.chunk;
+	if (task.status == OK) {
+		if (c.method == LZ4 || c.method == BLOSC) decodeFrame(task);
+		else unshuffle((u8 *)c.dst, (const u8 *)c.src, c.dstBytes, c.method == UNSHUFFLE ? c.typesize : 1);
+	}
+	if (task.status != OK || task.bytes != OK) {
+		zeroBytes((u8 *)c.dst, c.dstBytes, thread(), threads());
+	}
 }
 
 } // namespace hr
 
 HR_KERNEL(hr::DECODE_BLOCK, 8) hr_decode(hr::DecodeParams p) {
 	using namespace hr;
-	HR_SHARED u32 bad;
-	const Chunk *chunks = (const Chunk *)p.chunks;
+	HR_SHARED Task task;
 	for (u32 i = block(); i < p.n; i += blocks()) {
-		syncBlock(); // the last chunk's bad is read
-		if (thread() == 0) bad = OK;
-		syncBlock();
-		Chunk c = chunks[i];
-		Status status = decodeChunk(c, bad);
-		if (status != OK) {
-			syncBlock(); // a warp may still be writing what becomes zero
-			zeroBytes((u8 *)c.dst, c.dstBytes, thread(), threads());
+		syncBlock(); // the last task is read
+		if (thread() == 0) {
+			task.chunk = ((const Chunk *)p.chunks)[i];
+			task.status = prepare(task);
+			task.bytes = OK;
 		}
-		if (thread() == 0) ((u32 *)p.status)[c.status] = status;
+		syncBlock();
+		decodeChunk(task);
+		if (thread() == 0) ((u32 *)p.status)[task.chunk.status] = most(task.status, task.bytes);
 	}
 }

@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "1e49f7f064cb3a9d34698ef2ffc05643d6b5eff74909f4e4b6a4ad5d0b3d7fdf"
+const Hash = "40c2a4a817f6a4290d80486d274e889bd1d081f725402b3d19e801d4fadee560"

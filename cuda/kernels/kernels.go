@@ -25,7 +25,7 @@ const (
 )
 
 // MaxTile is the greatest number of elements of a tile: the work of one block.
-// More is right and slow, for the other blocks wait.
+// More is right, up to 2^27, and slow: the other blocks wait.
 const MaxTile = 64 << 10
 
 // MaxRank is the greatest number of loops of a tile.

@@ -29,24 +29,20 @@ struct Window {
 		first = (u32)(u64)src & 3;
 		words = src - first;
 		end = first + n;
+		now = later = last = next = 0;
 		jump(0);
 	}
+
+	// jump is for going far: the next fetch fills the window anew.
+	HR_FN void jump(u32 position) { base = (position & ~127u) - 384; }
 
 	HR_FN u32 load(u32 position) const {
 		if (position >= first && position + 4 <= end) return loadWord(words + position);
 		u32 w = 0; // a word that is not all ours, byte by byte
 		HR_ROLLED for (u32 i = 0; i < 4; i++) {
-			if (position + i >= first && position + i < end) w |= (u32)words[position + i] << 8 * i;
+			if (position + i >= first && position + i < end) w |= loadByte(words + position + i) << 8 * i;
 		}
 		return w;
-	}
-
-	HR_FN void jump(u32 position) {
-		base = position & ~127u;
-		now = load(base + 4 * lane());
-		later = load(base + 128 + 4 * lane());
-		last = load(base + 256 + 4 * lane());
-		joinNext();
 	}
 
 	HR_FN void slide() {
@@ -54,10 +50,6 @@ struct Window {
 		now = later;
 		later = last;
 		last = load(base + 256 + 4 * lane());
-		joinNext();
-	}
-
-	HR_FN void joinNext() {
 		u32 passed = lane() == 0 ? later : now;
 		next = shuffle(passed, (lane() + 1) & 31);
 	}
@@ -65,12 +57,8 @@ struct Window {
 	// fetch is the four bytes at a position that is not before the last one.
 	// Bytes behind the block are 0.
 	HR_FN u32 fetch(u32 position) {
+		HR_ROLLED while (position - base >= 128) slide();
 		u32 ahead = position - base;
-		if (ahead >= 128) {
-			if (ahead < 256) slide();
-			else jump(position);
-			ahead = position - base;
-		}
 		u32 lo = shuffle(now, ahead >> 2), hi = shuffle(next, ahead >> 2);
 		return funnel(lo, hi, 8 * (ahead & 3));
 	}
@@ -82,10 +70,11 @@ struct Window {
 	const u8 *words;
 	u32 first, end;
 	Window(const u8 *src, u32 n) : words(src), first(0), end(n) {}
+	void jump(u32) {}
 	u32 fetch(u32 position) const {
 		u32 w = 0;
 		if (position + 4 <= end) return loadWord(words + position);
-		for (u32 i = 0; i < 4 && position + i < end; i++) w |= (u32)words[position + i] << 8 * i;
+		for (u32 i = 0; i < 4 && position + i < end; i++) w |= loadByte(words + position + i) << 8 * i;
 		return w;
 	}
 };
@@ -110,54 +99,82 @@ HR_FN bool lengthen(Window &in, u32 &at, u32 &length, u32 limit) {
 	}
 }
 
-// longMatch copies a match of more than a warp's bytes. Every byte of a match is
-// one of the distance bytes before it, so that no lane waits for another.
-HR_FAR void longMatch(u8 *dst, u32 distance, u32 n) {
-	const u8 *from = dst - distance;
-	if (n >= 128 && distance >= n) {
-		copyBytes(dst, from, n, lane(), LANES);
-		return;
-	}
-	if (n >= 128 && distance <= 16 && (distance & (distance - 1)) == 0) {
-		u32 pattern[4];
-		HR_UNROLL for (u32 k = 0; k < 4; k++) {
-			u32 w = 0;
-			HR_UNROLL for (u32 i = 0; i < 4; i++) w |= (u32)from[(4 * k + i) & (distance - 1)] << 8 * i;
-			pattern[k] = w;
-		}
-		fillBytes(dst, pattern, n, lane(), LANES);
-		return;
-	}
+// quotient is a / b for numbers so small that the quotient plus a half b-th is
+// further from a whole number than the error: a below 2^11, b below 2^9.
+HR_FN u32 quotient(u32 a, u32 b) { return (u32)(((float)a + 0.5f) * reciprocal((float)b)); }
+
+// repeatCopy copies the n bytes behind the distance bytes at from, which repeat.
+// Four loads of a lane are on their way at once.
+HR_FN void repeatCopy(u8 *dst, const u8 *from, u32 distance, u32 n) {
 	u32 step = LANES, at = lane();
 	if (distance < LANES) {
-		step = LANES % distance;
-		at %= distance;
+		step -= distance * quotient(LANES, distance);
+		at -= distance * quotient(at, distance);
 	}
-	HR_ROLLED for (u32 i = lane(); i < n; i += LANES) {
-		if (at >= distance) at -= distance;
-		dst[i] = from[at];
-		at += step;
+	HR_ROLLED for (u32 i = lane(); i < n; i += 4 * LANES) {
+		u32 v[4];
+		HR_UNROLL for (u32 k = 0; k < 4; k++) {
+			if (at >= distance) at -= distance;
+			if (i + k * LANES < n) v[k] = loadByte(from + at);
+			at += step;
+		}
+		HR_UNROLL for (u32 k = 0; k < 4; k++) {
+			if (i + k * LANES < n) storeByte(dst + i + k * LANES, v[k]);
+		}
 	}
+}
+
+// stepCopy copies n bytes in steps of a warp's vectors. What one step reads, an
+// earlier one may have written: a copy within a buffer goes at least STEP bytes.
+enum { STEP = 16 * LANES };
+
+HR_FN void stepCopy(u8 *dst, const u8 *from, u32 n) {
+	u32 at = n < 2 * STEP ? 0 : (u32)headTo16(dst, n);
+	repeatCopy(dst, from, at, at); // no more than once round
+	HR_ROLLED for (; n >= 2 * STEP && n - at >= STEP; at += STEP) {
+		syncWarp();
+		Run<4> run;
+		run.load(from + at + 16 * lane());
+		u32 w[4] = {run.word(0), run.word(1), run.word(2), run.word(3)};
+		storeVector(dst + at + 16 * lane(), w);
+	}
+	syncWarp();
+	repeatCopy(dst + at, from + at, n - at, n - at);
+}
+
+// longMatch copies a match of more than a warp's bytes. Every byte of a match is
+// one of the distance bytes before it, so that no lane waits for another; and what
+// repeats after distance bytes repeats after any multiple of them, so that once
+// there is enough of it, the rest goes in vectors.
+HR_FN void longMatch(u8 *dst, u32 distance, u32 n) {
+	u32 far = distance, bytes = n;
+	if (n >= 4 * STEP) {
+		if (distance < STEP) far = distance * quotient(STEP + distance - 1, distance);
+		bytes = far - distance;
+	}
+	repeatCopy(dst, dst - distance, distance, bytes);
+	if (bytes == n) return;
+	syncWarp();
+	stepCopy(dst + bytes, dst + bytes - far, n - bytes);
 }
 
 // matchByte is the offset from the start of a match's source of what lane i
 // copies first.
-HR_FN u32 matchByte(u32 i, u32 distance) {
-	if (distance >= LANES) return i;
-	// Half an element away from any whole number, far more than the error.
-	return i - distance * (u32)(((float)i + 0.5f) * reciprocal((float)distance));
+HR_FN u32 matchByte(u32 i, u32 distance, u32 length) {
+	if (distance >= length) return i;
+	return i - distance * quotient(i, distance);
 }
 
 // decodeLZ4 decodes a block that must fill dst. All lanes of a warp call it, and
 // get the same answer. Lengths are at most 2^31.
-HR_FAR bool decodeLZ4(u8 *dst, u32 dstBytes, const u8 *src, u32 srcBytes) {
+HR_FN bool decodeLZ4(u8 *dst, u32 dstBytes, const u8 *src, u32 srcBytes) {
 	if (srcBytes == 0) return false;
 	Window in(src, srcBytes);
 	u32 at = in.first, out = 0;
 	// The match that is loaded and not yet stored: a byte in each of the first
 	// lanes, for dst[pendingAt].
 	u32 pending = 0, pendingAt = 0;
-	u8 pendingByte = 0;
+	u32 pendingByte = 0;
 	u32 token = in.fetch(at) & 255;
 	at++;
 	for (;;) {
@@ -165,16 +182,17 @@ HR_FAR bool decodeLZ4(u8 *dst, u32 dstBytes, const u8 *src, u32 srcBytes) {
 		if (literals == 15 && !lengthen(in, at, literals, dstBytes)) return false;
 		if (literals > in.end - at || literals > dstBytes - out) return false;
 		const u8 *from = in.words + at;
-		u8 literal = 0;
-		if (lane() < literals && literals <= LANES) literal = from[lane()];
+		u32 literal = 0;
+		if (lane() < literals && literals <= LANES) literal = loadByte(from + lane());
 		at += literals;
+		if (literals > 512) in.jump(at);
 		u32 w = in.fetch(at);
 
 		// Everything up to the end of the literals is stored.
-		if (lane() < pending) dst[pendingAt + lane()] = pendingByte;
+		if (lane() < pending) storeByte(dst + pendingAt + lane(), pendingByte);
 		pending = 0;
-		if (literals > LANES) copyBytes(dst + out, from, literals, lane(), LANES);
-		else if (lane() < literals) dst[out + lane()] = literal;
+		if (literals > LANES) stepCopy(dst + out, from, literals);
+		else if (lane() < literals) storeByte(dst + out + lane(), literal);
 		out += literals;
 		if (at == in.end) return length == 0 && out == dstBytes;
 
@@ -194,14 +212,14 @@ HR_FAR bool decodeLZ4(u8 *dst, u32 dstBytes, const u8 *src, u32 srcBytes) {
 			longMatch(match, distance, length);
 		} else if (lane() < length) {
 			pending = length;
-			pendingByte = match[(i64)matchByte(lane(), distance) - distance];
+			pendingByte = loadByte(match + (i64)matchByte(lane(), distance, length) - distance);
 		}
 		pendingAt = out;
 		out += length;
 		if (at == in.end) break;
 		at++;
 	}
-	if (lane() < pending) dst[pendingAt + lane()] = pendingByte;
+	if (lane() < pending) storeByte(dst + pendingAt + lane(), pendingByte);
 	return out == dstBytes;
 }
 

@@ -35,35 +35,43 @@ HR_FN void transposeBits(u32 &lo, u32 &hi) {
 // unshufflePlain is the part of unshuffle behind element first, byte by byte.
 HR_FAR void unshufflePlain(u8 *dst, const u8 *src, u32 n, u32 bytes, u32 typesize, u32 first) {
 	HR_ROLLED for (u32 i = first + thread(); i < n; i += threads()) {
-		HR_ROLLED for (u32 k = 0; k < typesize; k++) dst[(u64)i * typesize + k] = src[(u64)k * n + i];
+		HR_ROLLED for (u32 k = 0; k < typesize; k++) storeByte(dst + (u64)i * typesize + k, loadByte(src + (u64)k * n + i));
 	}
-	HR_ROLLED for (u32 i = n * typesize + thread(); i < bytes; i += threads()) dst[i] = src[i];
+	HR_ROLLED for (u32 i = n * typesize + thread(); i < bytes; i += threads()) storeByte(dst + i, loadByte(src + i));
 }
 
 // unshuffle2 and its like do whole groups of elements, and return the number of
-// elements done. dst is aligned to 16.
+// elements done. dst is aligned to 16. A thread loads two groups before it waits.
 HR_FAR u32 unshuffle2(u8 *dst, const u8 *src, u32 n) {
 	u32 groups = n / 8;
-	HR_UNROLL_BY(2) for (u32 g = thread(); g < groups; g += threads()) {
-		Run<2> a, b;
-		a.load(src + 8 * g);
-		b.load(src + n + 8 * g);
-		u32 w[4] = {
-		    permute(a.word(0), b.word(0), 0x5140), permute(a.word(0), b.word(0), 0x7362),
-		    permute(a.word(1), b.word(1), 0x5140), permute(a.word(1), b.word(1), 0x7362)};
-		storeVector(dst + 16 * (u64)g, w);
+	HR_ROLLED for (u32 g = thread(); g < groups; g += 2 * threads()) {
+		u32 at[2] = {g, least(g + threads(), groups - 1)};
+		Run<2> a[2], b[2];
+		HR_UNROLL for (int k = 0; k < 2; k++) {
+			a[k].load(src + 8 * at[k]);
+			b[k].load(src + n + 8 * at[k]);
+		}
+		HR_UNROLL for (int k = 0; k < 2; k++) {
+			u32 w[4] = {
+			    permute(a[k].word(0), b[k].word(0), 0x5140), permute(a[k].word(0), b[k].word(0), 0x7362),
+			    permute(a[k].word(1), b[k].word(1), 0x5140), permute(a[k].word(1), b[k].word(1), 0x7362)};
+			storeVector(dst + 16 * (u64)at[k], w);
+		}
 	}
 	return 8 * groups;
 }
 
 HR_FAR u32 unshuffle4(u8 *dst, const u8 *src, u32 n) {
 	u32 groups = n / 4;
-	HR_UNROLL_BY(2) for (u32 g = thread(); g < groups; g += threads()) {
-		Run<1> run[4];
-		HR_UNROLL for (int k = 0; k < 4; k++) run[k].load(src + (u64)k * n + 4 * g);
-		u32 w[4] = {run[0].word(0), run[1].word(0), run[2].word(0), run[3].word(0)};
-		transpose4(w[0], w[1], w[2], w[3]);
-		storeVector(dst + 16 * (u64)g, w);
+	HR_ROLLED for (u32 g = thread(); g < groups; g += 2 * threads()) {
+		u32 at[2] = {g, least(g + threads(), groups - 1)};
+		Run<1> run[8];
+		HR_UNROLL for (int k = 0; k < 8; k++) run[k].load(src + (u64)(k % 4) * n + 4 * at[k / 4]);
+		HR_UNROLL for (int k = 0; k < 2; k++) {
+			u32 w[4] = {run[4 * k].word(0), run[4 * k + 1].word(0), run[4 * k + 2].word(0), run[4 * k + 3].word(0)};
+			transpose4(w[0], w[1], w[2], w[3]);
+			storeVector(dst + 16 * (u64)at[k], w);
+		}
 	}
 	return 4 * groups;
 }
@@ -106,15 +114,15 @@ HR_FAR void bitUnshufflePlain(u8 *dst, const u8 *src, u32 n, u32 bytes, u32 type
 		HR_ROLLED for (u32 k = 0; k < typesize; k++) {
 			const u8 *plane = src + (u64)k * n + g;
 			u32 lo = 0, hi = 0;
-			HR_UNROLL for (int b = 0; b < 4; b++) lo |= (u32)plane[(u64)b * row] << 8 * b;
-			HR_UNROLL for (int b = 0; b < 4; b++) hi |= (u32)plane[(u64)(b + 4) * row] << 8 * b;
+			HR_UNROLL for (int b = 0; b < 4; b++) lo |= loadByte(plane + (u64)b * row) << 8 * b;
+			HR_UNROLL for (int b = 0; b < 4; b++) hi |= loadByte(plane + (u64)(b + 4) * row) << 8 * b;
 			transposeBits(lo, hi);
 			u8 *to = dst + (u64)g * 8 * typesize + k;
-			HR_UNROLL for (int i = 0; i < 4; i++) to[(u64)i * typesize] = (u8)(lo >> 8 * i);
-			HR_UNROLL for (int i = 0; i < 4; i++) to[(u64)(i + 4) * typesize] = (u8)(hi >> 8 * i);
+			HR_UNROLL for (int i = 0; i < 4; i++) storeByte(to + (u64)i * typesize, lo >> 8 * i);
+			HR_UNROLL for (int i = 0; i < 4; i++) storeByte(to + (u64)(i + 4) * typesize, hi >> 8 * i);
 		}
 	}
-	HR_ROLLED for (u32 i = n * typesize + thread(); i < bytes; i += threads()) dst[i] = src[i];
+	HR_ROLLED for (u32 i = n * typesize + thread(); i < bytes; i += threads()) storeByte(dst + i, loadByte(src + i));
 }
 
 // Octets is one byte of each of 32 elements: word 2q of them holds the byte of

@@ -38,8 +38,6 @@ typedef long long i64;
 #define HR_SHARED __shared__
 #define HR_UNROLL _Pragma("unroll")
 #define HR_ROLLED _Pragma("unroll 1")
-#define HR_UNROLL_BY(n) HR_PRAGMA(unroll n)
-#define HR_PRAGMA(text) _Pragma(#text)
 
 namespace hr {
 
@@ -81,7 +79,7 @@ HR_FN u32 funnel(u32 lo, u32 hi, u32 n) {
 HR_FN u32 mulHigh(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
 HR_FN float reciprocal(float v) {
 	float out;
-	asm("rcp.approx.f32 %0, %1;" : "=f"(out) : "f"(v));
+	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(v));
 	return out;
 }
 
@@ -98,7 +96,6 @@ HR_FN float reciprocal(float v) {
 #define HR_SHARED static thread_local
 #define HR_UNROLL
 #define HR_ROLLED
-#define HR_UNROLL_BY(n)
 
 namespace hr {
 
