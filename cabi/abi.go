@@ -7,6 +7,7 @@ import "C"
 import (
 	"context"
 	"os"
+	"runtime"
 	"time"
 	"unsafe"
 
@@ -22,6 +23,11 @@ func main() {}
 
 // export runs the body of an exported function and fills the caller's error.
 func export(out *C.hr_error, body func() (status, error)) C.int32_t {
+	// A new thread inherits the floating-point mode of the one that starts it, and a
+	// trainer's thread may flush subnormal numbers to zero. The runtime leaves the
+	// starting of threads to a thread of its own while the caller's is locked.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	st, err := lib.Guard(body)
 	if err == nil {
 		return C.int32_t(st)

@@ -53,6 +53,7 @@ func (c *client) run(ctx context.Context) {
 	defer stop()
 	var watching sync.WaitGroup
 	watching.Go(func() { c.session.TakeBack(c.releases) })
+	watching.Go(func() { c.forget(requests) })
 	alive, err := process(c.pid)
 	if err == nil { // else the end of the connection has to do
 		watching.Go(func() {
@@ -73,6 +74,23 @@ func (c *client) run(ctx context.Context) {
 	}
 	watching.Wait()
 	c.session.End()
+}
+
+// forget tells the client of memory that is gone, when no reply does.
+func (c *client) forget(ctx context.Context) {
+	for {
+		select {
+		case <-c.memory.freed:
+			c.sending.Lock()
+			err := c.writeGone()
+			c.sending.Unlock()
+			if err != nil {
+				return // the reading side notices
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // drain waits until the requests under way are answered, for Grace at most.
@@ -142,12 +160,12 @@ func (c *client) serve(ctx context.Context, r request) {
 	case err != nil:
 		err = c.sendError(r.id, err)
 	case st == session.Again:
-		err = c.send(frame{kind: kindAgain, id: r.id}, nil)
+		err = c.send(frame{kind: kindAgain, id: r.id})
 	case st == session.Ended:
-		err = c.send(frame{kind: kindEnded, id: r.id}, nil)
+		err = c.send(frame{kind: kindEnded, id: r.id})
 	case reply.kind != 0:
 		reply.id = r.id
-		err = c.send(reply, nil)
+		err = c.send(reply)
 	}
 	if err != nil {
 		_ = c.conn.CloseRead() // nobody hears the replies: the client is gone
@@ -200,7 +218,7 @@ func (c *client) sendError(id uint64, err error) error {
 	if bad != nil {
 		return bad
 	}
-	return c.send(frame{kind: kindError, id: id, payload: text}, nil)
+	return c.send(frame{kind: kindError, id: id, payload: text})
 }
 
 // sendBatch sends a batch, and its memory where the client does not know it.
@@ -224,10 +242,10 @@ func (c *client) sendBatch(id uint64, d session.Delivery, token uint64) error {
 	return c.write(f, oob)
 }
 
-func (c *client) send(f frame, oob []byte) error {
+func (c *client) send(f frame) error {
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	return c.write(f, oob)
+	return c.write(f, nil)
 }
 
 // write sends a frame, after what the client may forget. The caller holds sending.
@@ -235,21 +253,32 @@ func (c *client) write(f frame, oob []byte) error {
 	if len(f.payload) > MaxFrame {
 		return nd.Errorf(nd.ErrBudget, "an answer of %d bytes, at most %d can be sent", len(f.payload), MaxFrame)
 	}
-	if gone := c.memory.takeGone(); len(gone) > 0 {
-		forget := frame{kind: kindForget}
-		for _, id := range gone {
-			forget.payload = binary.LittleEndian.AppendUint64(forget.payload, id)
-		}
-		if _, err := c.conn.Write(forget.appendTo(nil)); err != nil {
-			return nd.Errorf(nd.ErrIO, "client: %w", err)
-		}
+	if err := c.writeGone(); err != nil {
+		return err
 	}
-	text := f.appendTo(nil)
+	text := f.bytes()
 	n, _, err := c.conn.WriteMsgUnix(text, oob, nil)
 	if err == nil && n < len(text) {
 		_, err = c.conn.Write(text[n:])
 	}
 	if err != nil {
+		return nd.Errorf(nd.ErrIO, "client: %w", err)
+	}
+	return nil
+}
+
+// writeGone sends the ids of memory that the client may forget, if there are any.
+// The caller holds sending.
+func (c *client) writeGone() error {
+	gone := c.memory.takeGone()
+	if len(gone) == 0 {
+		return nil
+	}
+	f := frame{kind: kindForget}
+	for _, id := range gone {
+		f.payload = binary.LittleEndian.AppendUint64(f.payload, id)
+	}
+	if _, err := c.conn.Write(f.bytes()); err != nil {
 		return nd.Errorf(nd.ErrIO, "client: %w", err)
 	}
 	return nil

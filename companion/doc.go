@@ -54,7 +54,7 @@
 //	result   JSON: handle (of open), value
 //	again    none: no room, or nothing came within the timeout
 //	ended    none: the end of an epoch, or of what was pushed
-//	error    JSON: kind, message; with id 0 the connection ends after it
+//	error    JSON: kind, message; with id 0 the connection ends soon after it
 //	batch    JSON: Batch
 //	forget   ids of memory, 8 bytes each, that is used no more; its id is 0
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -118,7 +119,7 @@ func (e *Engine) receive(ctx context.Context, conn *net.UnixConn) {
 // greet takes a place among the clients, reads the client's greeting and answers
 // it. Without an error the place is the caller's.
 func (e *Engine) greet(conn *net.UnixConn) (*client, error) {
-	pid, err := checkPeer(conn)
+	pid, err := checkPeer(conn, os.Geteuid())
 	if err != nil {
 		return nil, err
 	}
@@ -178,10 +179,8 @@ func (h *Hello) check(fds int) error {
 	if fds != 1 {
 		return nd.Errorf(nd.ErrBug, "the greeting comes with %d descriptors, not with a release pipe", fds)
 	}
-	for _, kind := range h.Memory {
-		if kind == memfd {
-			return nil
-		}
+	if slices.Contains(h.Memory, memfd) {
+		return nil
 	}
 	return nd.Errorf(nd.ErrUnsupported, "the engine hands out %s memory, the client (headrace %s) takes %q: install the same headrace on both sides", memfd, h.Release, h.Memory)
 }

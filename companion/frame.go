@@ -45,8 +45,9 @@ type frame struct {
 	payload []byte
 }
 
-// appendTo appends the frame as it is sent.
-func (f *frame) appendTo(dst []byte) []byte {
+// bytes is the frame as it is sent.
+func (f *frame) bytes() []byte {
+	dst := make([]byte, 0, headerBytes+len(f.payload))
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(f.payload)))
 	dst = append(dst, byte(f.kind), byte(f.fds), 0, 0)
 	dst = binary.LittleEndian.AppendUint64(dst, f.id)
@@ -195,7 +196,7 @@ func parseStrict(text []byte, into any) error {
 	if err := dec.Decode(into); err != nil {
 		return nd.Errorf(nd.ErrBug, "JSON of the protocol: %w", err)
 	}
-	if _, err := dec.Token(); err != io.EOF { //nolint:errorlint // as Token returns it
+	if _, err := dec.Token(); err != io.EOF {
 		return nd.Errorf(nd.ErrBug, "JSON of the protocol: more than one value")
 	}
 	return nil

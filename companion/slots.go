@@ -17,6 +17,7 @@ type slots struct {
 	last    uint64
 	byStart map[*byte]*slot
 	gone    []uint64 // freed, and the client was told of them
+	freed   chan struct{}
 }
 
 // slot is the memory of one batch.
@@ -27,7 +28,9 @@ type slot struct {
 	told bool   // the client knows the id
 }
 
-func newSlots() *slots { return &slots{byStart: map[*byte]*slot{}} }
+func newSlots() *slots {
+	return &slots{byStart: map[*byte]*slot{}, freed: make(chan struct{}, 1)}
+}
 
 // Alloc makes a slot of n bytes.
 func (s *slots) Alloc(n int64) ([]byte, error) {
@@ -55,6 +58,10 @@ func (s *slots) Free(mem []byte) error {
 	delete(s.byStart, &mem[0])
 	if ok && sl.told {
 		s.gone = append(s.gone, sl.id)
+		select {
+		case s.freed <- struct{}{}:
+		default:
+		}
 	}
 	s.mu.Unlock()
 	if !ok {
@@ -95,13 +102,6 @@ func (s *slots) takeGone() []uint64 {
 	gone := s.gone
 	s.gone = nil
 	return gone
-}
-
-// live is the number of slots.
-func (s *slots) live() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.byStart)
 }
 
 func (sl *slot) closeFD() error {

@@ -72,8 +72,8 @@ func pipeEnd(fd int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "release pipe"), nil
 }
 
-// checkPeer refuses another user.
-func checkPeer(conn *net.UnixConn) (pid int, err error) {
+// checkPeer refuses a client of another user than own, and gives its process.
+func checkPeer(conn *net.UnixConn, own int) (pid int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return 0, nd.Errorf(nd.ErrIO, "credentials of the client: %w", err)
@@ -86,7 +86,7 @@ func checkPeer(conn *net.UnixConn) (pid int, err error) {
 	if err = errors.Join(err, failed); err != nil {
 		return 0, nd.Errorf(nd.ErrIO, "credentials of the client: %w", err)
 	}
-	if own := os.Geteuid(); int(cred.Uid) != own {
+	if int(cred.Uid) != own {
 		return 0, nd.Errorf(nd.ErrConfig, "the client belongs to user %d, the engine to user %d: they must be the same", cred.Uid, own)
 	}
 	return int(cred.Pid), nil

@@ -15,6 +15,7 @@ static int (*capsule_is_valid)(void *capsule, const char *name);
 /* CPython keeps the pointer of a capsule's name. */
 static const char legacy_name[] = "dltensor";
 static const char versioned_name[] = "dltensor_versioned";
+static const char slot_name[] = "headrace_slot";
 
 void hr_client_python(void *new_, void *get_pointer, void *is_valid)
 {
@@ -109,5 +110,20 @@ void *hr_capsule(hr_slot *slot, const hr_view *view, int32_t versioned)
 	void *capsule = wrap(m, view, versioned);
 	if (capsule == NULL)
 		drop(m);
+	return capsule;
+}
+
+hr_slot *hr_slot_of(void *capsule) { return capsule_get_pointer(capsule, slot_name); }
+
+static void destroy_slot(void *capsule) { hr_slot_release(hr_slot_of(capsule)); }
+
+void *hr_slot_capsule(int32_t release_fd)
+{
+	hr_slot *slot = hr_slot_new(release_fd);
+	if (slot == NULL)
+		return NULL;
+	void *capsule = capsule_new(slot, slot_name, destroy_slot);
+	if (capsule == NULL)
+		hr_slot_release(slot);
 	return capsule;
 }

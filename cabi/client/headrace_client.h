@@ -51,6 +51,13 @@ HR_CLIENT_API int32_t hr_client_load(const char *path);
  * it sends nothing. NULL when memory is short. */
 HR_CLIENT_API hr_slot *hr_slot_new(int32_t release_fd);
 
+/* hr_slot_capsule makes a slot whose first reference belongs to a Python capsule and
+ * goes with it: no Python code runs then, in which a signal handler could raise and
+ * the reference be lost. hr_slot_of is the slot of such a capsule. The caller holds
+ * the GIL. NULL as for hr_capsule. */
+HR_CLIENT_API void *hr_slot_capsule(int32_t release_fd);
+HR_CLIENT_API hr_slot *hr_slot_of(void *capsule);
+
 /* hr_slot_token is where the engine writes the token of the batch that it puts
  * into the slot. The slot exists before the batch does, so that no signal between
  * the two can lose a batch. */

@@ -9,8 +9,7 @@ import ctypes
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from ctypes import POINTER, byref, c_char_p, c_double, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_double, c_int32, c_int64, c_uint8, c_uint16, c_void_p
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -84,7 +83,6 @@ class View(ctypes.Structure):
 _CLIENT: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "hr_client_abi_version": (c_int32, ()),
     "hr_client_load": (c_int32, (c_char_p,)),
-    "hr_slot_new": (c_void_p, (c_int32,)),
     "hr_slot_token": (c_void_p, (c_void_p,)),
     "hr_slot_attach": (None, (c_void_p, c_void_p)),
     "hr_slot_retain": (None, (c_void_p,)),
@@ -98,16 +96,20 @@ _CLIENT: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 
 
+_CAPSULES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "hr_slot_capsule": (ctypes.py_object, (c_int32,)),
+    "hr_slot_of": (c_void_p, (ctypes.py_object,)),
+    "hr_capsule": (ctypes.py_object, (c_void_p, POINTER(View), c_int32)),
+}
+
+
 class Client(ABC):
     """An engine as its objects see it. All methods may be called from any thread."""
 
     def __init__(self, folder: Path) -> None:
         self.pid = os.getpid()
         self._client = _load_client(folder / "libheadrace_client.so")
-        # hr_capsule calls into Python and so keeps the GIL.
-        self._capsule: Any = ctypes.PyDLL(str(folder / "libheadrace_client.so")).hr_capsule
-        self._capsule.restype = ctypes.py_object
-        self._capsule.argtypes = (c_void_p, POINTER(View), c_int32)
+        self._capsules = _load_capsules(folder / "libheadrace_client.so")
         self._release_fd = -1
 
     def check_process(self) -> None:
@@ -145,12 +147,12 @@ class Client(ABC):
     def room(self, tensors: int, samples: int) -> Room:
         """Room for one batch of at most so many tensors and samples."""
         self.check_process()
-        return Room(self._client, self._release_fd, tensors, samples)
+        return Room(self._client, self._capsules, self._release_fd, tensors, samples)
 
     def capsule(self, hold: Hold, view: View, versioned: bool) -> object:
         """A DLPack capsule with its own share of the batch."""
         self.check_process()
-        return self._capsule(hold.slot, byref(view), int(versioned))
+        return self._capsules.hr_capsule(hold.slot, byref(view), int(versioned))
 
 
 class Hold:
@@ -159,23 +161,15 @@ class Hold:
     The engine gets the memory back when this object and all capsules are gone.
     """
 
-    __slots__ = ("_release", "slot")
+    __slots__ = ("_owner", "slot")
 
-    def __init__(self, client: Any, release_fd: int) -> None:
-        self.slot: int | None = client.hr_slot_new(release_fd)
-        # Kept here: at the end of the interpreter modules go before objects do.
-        self._release: Callable[[int], None] = client.hr_slot_release
-        if self.slot is None:
-            raise MemoryError("no memory for the slot of a batch")
+    def __init__(self, capsules: Any, release_fd: int) -> None:
+        # The capsule drops the share, in C: an exception of a signal handler cannot come in between.
+        self._owner: object = capsules.hr_slot_capsule(release_fd)
+        self.slot: int = capsules.hr_slot_of(self._owner)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a batch is memory of the engine and cannot be copied or pickled: copy .numpy()")
-
-    def __del__(self) -> None:
-        slot: int | None = getattr(self, "slot", None)  # one that no __init__ made has none
-        if slot is not None:
-            self._release(slot)
-            self.slot = None
 
 
 class Room:
@@ -185,8 +179,8 @@ class Room:
     the two, the batch goes back.
     """
 
-    def __init__(self, client: Any, release_fd: int, tensors: int, samples: int) -> None:
-        self._hold: Hold | None = Hold(client, release_fd)
+    def __init__(self, client: Any, capsules: Any, release_fd: int, tensors: int, samples: int) -> None:
+        self._hold: Hold | None = Hold(capsules, release_fd)
         self.slot = self._hold.slot
         self.tensors = (TensorOut * max(1, tensors))()
         self.ids = (c_int64 * max(1, samples))()
@@ -219,6 +213,15 @@ def _load_client(path: Path) -> Any:
         )
     )
     return client
+
+
+def _load_capsules(path: Path) -> Any:
+    """The functions that call into Python, and so keep the GIL."""
+    capsules: Any = ctypes.PyDLL(str(path))
+    for name, (result, arguments) in _CAPSULES.items():
+        function = getattr(capsules, name)
+        function.argtypes, function.restype = arguments, result
+    return capsules
 
 
 def check_version(path: Path, found: int, wanted: int) -> None:

@@ -11,7 +11,6 @@ into C, which no signal handler interrupts.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import itertools
 import json
 import os
@@ -63,16 +62,22 @@ class Memory:
 class Call:
     """A request that waits for its reply."""
 
-    __slots__ = ("done", "error", "handle", "room", "status", "value")
+    __slots__ = ("answered", "done", "error", "handle", "room", "status", "value")
 
     def __init__(self, room: Room | None) -> None:
         self.done = threading.Lock()
         self.done.acquire()
+        self.answered = False
         self.room = room
         self.status = OK
         self.handle = 0
         self.value: Any = None
         self.error: HeadraceError | None = None
+
+    def answer(self) -> None:
+        """Wakes who waits. All else is set before."""
+        self.answered = True
+        self.done.release()
 
 
 class Companion(Client):
@@ -151,10 +156,8 @@ class Companion(Client):
         if not wait:
             self._give_back(handle)
             return
-        try:
+        with contextlib.suppress(EngineLost):
             self.call(CLOSE, struct.pack("<Q", handle))
-        except EngineLost:
-            pass
 
     def push(self, handle: int, words: list[int], samples: int) -> int:
         return self.call(PUSH, struct.pack("<QII", handle, samples, 0) + _little(words)).status
@@ -196,7 +199,8 @@ class Companion(Client):
             with contextlib.suppress(EngineLost):
                 self._send(CANCEL, number, b"")
             return
-        call.done.acquire()  # the reader is at it
+        if not call.answered:
+            call.done.acquire()  # the reader is at it
         if call.handle:
             self._give_back(call.handle)
 
@@ -244,7 +248,7 @@ class Companion(Client):
             for i in struct.unpack(f"<{len(payload) // 8}Q", payload):
                 self._memory.pop(i, None)
             return
-        value = json.loads(payload) if payload else {}
+        value: dict[str, Any] = json.loads(payload) if payload else {}
         if kind == BATCH:
             self._map(value, fds)
         call = self._calls.pop(number, None)
@@ -256,7 +260,7 @@ class Companion(Client):
         try:
             self._fill(call, kind, value)
         finally:
-            call.done.release()
+            call.answer()
 
     def _fill(self, call: Call, kind: int, value: dict[str, Any]) -> None:
         if kind == RESULT:
@@ -304,7 +308,7 @@ class Companion(Client):
             with contextlib.suppress(KeyError):  # its caller gave it up
                 _, call = self._calls.popitem()
                 call.error = self._gone()
-                call.done.release()
+                call.answer()
         self._memory.clear()  # batches that are held keep theirs
 
     def _close_all(self) -> None:

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from ._client import AGAIN, Client
 from ._config import Config, of_field
 from ._errors import HeadraceError, Shape
-from ._client import AGAIN, Client
 from ._sample import Sample
 
 Ask = Callable[..., object]

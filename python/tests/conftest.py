@@ -98,18 +98,22 @@ BOTH = ("test_pipeline", "test_loader", "test_array", "test_batch", "test_floats
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if metafunc.module.__name__ in BOTH:
-        metafunc.fixturenames.append("where")
         metafunc.parametrize("where", ["in_process", "companion"], indirect=True)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where the engine of a test is."""
-    if request.param == "companion":
+    place: str = getattr(request, "param", "in_process")
+    monkeypatch.delenv("HEADRACE_ENGINE", raising=False)
+    if place == "companion":
         monkeypatch.setenv("HEADRACE_ENGINE", str(request.getfixturevalue("shared_engine")))
-    else:
-        monkeypatch.delenv("HEADRACE_ENGINE", raising=False)
-    return request.param
+    return place
+
+
+def spawned_reads(path: str) -> int:
+    """What a worker of another process does."""
+    return int(hr.open(path)[0, 0, 5])
 
 
 def crop(values: Array, box: list[tuple[int, int]]) -> Array:
@@ -135,4 +139,8 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
 def waits_in_library(thread: int) -> bool:
     """Whether a thread is inside a call of the library."""
     frame = sys._current_frames().get(thread)
-    return frame is not None and frame.f_code.co_name == "call" and frame.f_code.co_filename.endswith(("_library.py", "_companion.py"))
+    return (
+        frame is not None
+        and frame.f_code.co_name == "call"
+        and frame.f_code.co_filename.endswith(("_library.py", "_companion.py"))
+    )

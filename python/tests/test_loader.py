@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from conftest import Array, Python, eventually, waits_in_library
+from conftest import Array, eventually, waits_in_library
 from headrace._engine import Starvation
 from zarr_writer import write_array, write_group
 
@@ -255,7 +255,7 @@ def test_sources_that_do_not_fit_their_arrays(volume: str, tmp_path: Path) -> No
         ({"batch_size": 1, "slots": 1}, "slots is 1, must be at least 2"),
         ({"batch_size": 1, "timeout": -1}, "timeout"),
         ({"batch_size": 4, "lookahead": 3}, "lookahead"),
-        ({"batch_size": 1, "device": 0}, "device .*GPU"),
+        ({"batch_size": 1, "device": "tpu"}, "device .*cuda:N"),
     ],
 )
 def test_impossible_loaders(grid: hr.Crops, arguments: dict[str, Any], message: str) -> None:

@@ -1,0 +1,291 @@
+package companion
+
+import (
+	"bytes"
+	"encoding/json"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A batch is where its description says, in memory that is handed over once for
+// each slot; tokens bring slots back; what is asked for ends as it does in a
+// process.
+func TestBatchesOverTheSocket(t *testing.T) {
+	e, _ := serve(t, Config{})
+	p := join(t, e)
+	handle := p.open(pair(t, 2))
+	seen := map[uint64]bool{}
+	for i := range int64(6) {
+		p.push(handle, i)
+		b := p.batch(p.next(handle))
+		if fresh := !seen[b.Memory]; fresh != (len(b.New) == 1) {
+			t.Errorf("batch %d lies in memory %d, and %v comes with it", i, b.Memory, b.New)
+		}
+		seen[b.Memory] = true
+		at := byte(100 + i)
+		x := p.memory[b.Memory][b.Fields[0].Offset:][:4]
+		y := p.memory[b.Memory][b.Fields[1].Offset:][:16]
+		if !bytes.Equal(x, []byte{at, at + 1, at + 1, at + 2}) || !bytes.Equal(y[:8], numbers(float32(at), float32(at+1))) {
+			t.Errorf("batch %d holds %v and %v", i, x, y)
+		}
+		if b.IDs[0] != 2*i || b.Step != i || b.Weight != 1 || b.Fields[1].Shape[0] != 2 {
+			t.Errorf("batch %d is %+v", i, b)
+		}
+		p.give(b.Token)
+	}
+	if len(seen) > 2 {
+		t.Errorf("%d slots of 2", len(seen))
+	}
+	p.call(kindAsk, []byte(`{"handle": 1, "method": "finish", "argument": null}`), kindResult)
+	p.expect(p.next(handle), kindEnded)
+	if payload := p.call(kindNext, numbers(handle, uint32(1), uint32(0)), kindAgain); len(payload) != 0 {
+		t.Errorf("again says %s", payload)
+	}
+	p.call(kindClose, numbers(handle), kindResult)
+	if len(p.gone) != len(seen) {
+		t.Errorf("%v of %v may be forgotten", p.gone, seen)
+	}
+	if text := p.call(kindClose, numbers(handle), kindError); !strings.Contains(string(text), `"closed"`) {
+		t.Errorf("closed twice: %s", text)
+	}
+}
+
+// Requests under way do not wait for each other, and a cancelled one is answered at
+// once: nothing is lost with it.
+func TestCancelWakes(t *testing.T) {
+	e, _ := serve(t, Config{})
+	p := join(t, e)
+	handle := p.open(pair(t, 2))
+	waiting := p.next(handle)
+	p.call(kindAsk, []byte(`{"handle": 1, "method": "stats", "argument": null}`), kindResult)
+	p.sendAs(waiting, kindCancel, nil)
+	p.sendAs(1<<40, kindCancel, nil) // of no request: ignored
+	if text := p.expect(waiting, kindError); !strings.Contains(string(text), `"cancelled"`) {
+		t.Errorf("got %s", text)
+	}
+	p.push(handle, 0)
+	if b := p.batch(p.next(handle)); b.Step != 0 {
+		t.Errorf("step %d", b.Step)
+	}
+}
+
+// A client that has gone leaves no pipeline, no slot and no place taken, whatever it
+// held.
+func TestAGoneClientLeavesNothing(t *testing.T) {
+	e, _ := serve(t, Config{Clients: 1, Pipelines: 2})
+	for range 3 {
+		p := join(t, e)
+		handle := p.open(pair(t, 2))
+		p.push(handle, 0)
+		p.push(handle, 1)
+		p.batch(p.next(handle))
+		p.open(pair(t, 3))
+		p.next(handle) // under way
+		p.close()
+		eventually(t, "the client's pipelines are open", func() bool { return e.pipelines.Used() == 0 })
+		eventually(t, "the client's place is taken", func() bool { return len(e.slots) == 0 })
+	}
+}
+
+// What is out of a request that nobody waits for goes back by its number.
+func TestHandlesGoBackByThePipe(t *testing.T) {
+	e, _ := serve(t, Config{})
+	p := join(t, e)
+	p.give(p.open(pair(t, 2)))
+	eventually(t, "the pipeline is open", func() bool { return e.pipelines.Used() == 0 })
+}
+
+func TestBounds(t *testing.T) {
+	e, _ := serve(t, Config{Clients: 2, Pipelines: 1})
+	p, other := join(t, e), join(t, e)
+	refused, w := connect(t, e, Version, hello)
+	if w.Error == nil || w.Error.Kind != "budget" || !strings.Contains(w.Error.Message, "2 clients") || !refused.ended() {
+		t.Errorf("a third client: %+v", w)
+	}
+	p.open(pair(t, 2))
+	if text := other.call(kindOpen, []byte(pair(t, 2)), kindError); !strings.Contains(string(text), "1 pipelines") {
+		t.Errorf("a second pipeline: %s", text)
+	}
+}
+
+// Too many requests of one client end its connection; they cost no goroutines
+// beyond the bound.
+func TestRequestsAreBounded(t *testing.T) {
+	e, _ := serve(t, Config{})
+	p := join(t, e)
+	handle := p.open(`{"open": "pipeline", "on_error": "raise", "reuse": "window"}`)
+	for range maxRequests + 1 {
+		p.next(handle)
+	}
+	for {
+		k, id, payload, _ := p.reply()
+		if id == 0 {
+			if k != kindError || !strings.Contains(string(payload), "1024 requests") {
+				t.Errorf("got %d %s", k, payload)
+			}
+			return
+		}
+	}
+}
+
+func TestGreetingsThatAreRefused(t *testing.T) {
+	e, _ := serve(t, Config{})
+	for _, bad := range []struct {
+		version     uint32
+		hello, want string
+	}{
+		{Version + 1, `{"anything": 1}`, "version 1 of the protocol, the client 2"},
+		{Version, `{"release": "9", "pid": 1, "env": {}, "memory": ["cuda_ipc"]}`, `headrace 9) takes ["cuda_ipc"]`},
+		{Version, `{"novel": 1}`, "novel"},
+		{Version, `{} {}`, "more than one value"},
+	} {
+		p, w := connect(t, e, bad.version, bad.hello)
+		if w.Error == nil || !strings.Contains(w.Error.Message, bad.want) || strings.Contains(w.Error.Message, "\n") {
+			t.Errorf("%d %s: %+v", bad.version, bad.hello, w.Error)
+		}
+		if !p.ended() {
+			t.Errorf("%s: the connection is open", bad.hello)
+		}
+	}
+	stranger, err := net.Dial("unix", e.cfg.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close() //nolint:errcheck // only read from
+	if _, err := stranger.Write([]byte("GET / HTTP/1.1\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	p := &peer{t: t, conn: stranger.(*net.UnixConn)}
+	if w := p.welcome(); w.Error == nil || w.Error.Kind != "unsupported" {
+		t.Errorf("got %+v", w.Error)
+	}
+	// A greeting needs the release pipe.
+	bare, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: e.cfg.Socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bare.Close() //nolint:errcheck // only read from
+	text, err := appendGreeting(nil, Version, Hello{Memory: []string{memfd}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bare.Write(text); err != nil {
+		t.Fatal(err)
+	}
+	p = &peer{t: t, conn: bare}
+	if w := p.welcome(); w.Error == nil || !strings.Contains(w.Error.Message, "release pipe") {
+		t.Errorf("got %+v", w.Error)
+	}
+}
+
+func TestAnotherUserIsRefused(t *testing.T) {
+	e, _ := serve(t, Config{})
+	p := join(t, e)
+	if _, err := checkPeer(p.conn, os.Geteuid()); err != nil {
+		t.Error(err)
+	}
+	if _, err := checkPeer(p.conn, os.Geteuid()+1); err == nil || !strings.Contains(err.Error(), "must be the same") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A message that breaks the protocol ends the connection with its reason, and
+// concerns nobody else.
+func TestBrokenFramesEndTheConnection(t *testing.T) {
+	e, _ := serve(t, Config{})
+	other := join(t, e)
+	for name, break_ := range map[string]func(p *peer){
+		"of kind 99":         func(p *peer) { p.send(99, nil) },
+		"id 0":               func(p *peer) { p.sendAs(0, kindClose, numbers(uint64(1))) },
+		"268435456":          func(p *peer) { write(p, numbers(uint32(MaxFrame+1), uint32(kindOpen), uint64(1))) },
+		"in zeros":           func(p *peer) { write(p, numbers(uint32(0), uint32(1<<16), uint64(1))) },
+		"has 3 bytes":        func(p *peer) { p.send(kindClose, []byte("abc")) },
+		"a push of 12 bytes": func(p *peer) { p.send(kindPush, make([]byte, 12)) },
+		"5 samples in 1":     func(p *peer) { p.send(kindPush, numbers(uint64(1), uint32(5), uint32(0), int64(1))) },
+		"must be zero":       func(p *peer) { p.send(kindNext, numbers(uint64(1), uint32(5), uint32(1))) },
+		"unknown field":      func(p *peer) { p.send(kindAsk, []byte(`{"novel": 1}`)) },
+		"is under way": func(p *peer) {
+			p.sendAs(p.next(p.open(`{"open": "pipeline", "on_error": "raise", "reuse": "window"}`)), kindClose, numbers(uint64(1)))
+		},
+		"with 1 descriptors": func(p *peer) {
+			write(p, append(numbers(uint32(0)), append([]byte{byte(kindOpen), 1, 0, 0}, numbers(uint64(1))...)...))
+		},
+	} {
+		p := join(t, e)
+		break_(p)
+		k, id, payload, _ := p.reply()
+		if k != kindError || id != 0 || !strings.Contains(string(payload), name) {
+			t.Errorf("%s: reply %d to %d: %s", name, k, id, payload)
+		}
+		if !p.ended() {
+			t.Errorf("%s: the connection goes on", name)
+		}
+	}
+	// What is wrong with a request alone is its own error.
+	for _, bad := range []string{"", "{", `{"novel": 1}`, `{"open": "novel"}`} {
+		if text := other.call(kindOpen, []byte(bad), kindError); !strings.Contains(string(text), `"bug"`) {
+			t.Errorf("%q: %s", bad, text)
+		}
+	}
+}
+
+func write(p *peer, data []byte) {
+	p.t.Helper()
+	if _, err := p.conn.Write(data); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// An engine that is asked to stop answers what is under way, and only then closes;
+// the socket goes.
+func TestDrain(t *testing.T) {
+	e, stop := serve(t, Config{})
+	p := join(t, e)
+	handle := p.open(pair(t, 2))
+	waiting := p.send(kindNext, numbers(handle, uint32(300), uint32(0)))
+	p.call(kindAsk, []byte(`{"handle": 1, "method": "stats", "argument": null}`), kindResult) // so that next is under way
+	began := time.Now()
+	stop()
+	p.expect(waiting, kindAgain)
+	if !p.ended() {
+		t.Error("the connection is open")
+	}
+	if took := time.Since(began); took >= Grace {
+		t.Errorf("took %v", took)
+	}
+	if _, err := os.Lstat(e.cfg.Socket); !os.IsNotExist(err) {
+		t.Errorf("the socket: %v", err)
+	}
+}
+
+// A request that does not end in time is cancelled.
+func TestDrainCancelsWhatIsLate(t *testing.T) {
+	e, stop := serve(t, Config{})
+	p := join(t, e)
+	handle := p.open(pair(t, 2))
+	waiting := p.send(kindNext, numbers(handle, uint32(3_600_000), uint32(0)))
+	p.call(kindAsk, []byte(`{"handle": 1, "method": "stats", "argument": null}`), kindResult)
+	stop()
+	if text := p.expect(waiting, kindError); !strings.Contains(string(text), `"cancelled"`) {
+		t.Errorf("got %s", text)
+	}
+}
+
+// The reply's numbers are those of the documentation: another client is written by
+// them, in another language.
+func TestWelcomeTells(t *testing.T) {
+	e, _ := serve(t, Config{Release: "7.8.9"})
+	_, w := connect(t, e, 1, hello)
+	text, err := json.Marshal(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"release":"7.8.9"`, `"device":"cpu"`, `"pid":`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s lacks %s", text, want)
+		}
+	}
+}
