@@ -239,6 +239,63 @@ func TestGolden(t *testing.T) {
 	onMachines(t, func(t *testing.T, m *machine) { decodeAll(t, m, cases) })
 }
 
+// Blocks at the bounds: each length once as long as there is room for, and once a
+// byte more. Each runs in memory of exactly its size.
+func TestBounds(t *testing.T) {
+	d := newDecoder(t)
+	defer d.scratch.Close()
+	var cases []chunkCase
+	add := func(name string, size int, block ...byte) {
+		src := append(binary.LittleEndian.AppendUint32(nil, uint32(size)), block...)
+		cases = append(cases, d.expect(t, chunkCase{name: fmt.Sprintf("%s, %d bytes", name, size), method: LZ4, src: src, size: size}))
+		// The same as the only stream of a blosc frame.
+		if size < 2 || len(block) == size {
+			return
+		}
+		frame := []byte{2, 1, 1<<5 | 0x10, 1}
+		for _, n := range []int{size, size, 24 + len(block)} {
+			frame = binary.LittleEndian.AppendUint32(frame, uint32(n))
+		}
+		frame = binary.LittleEndian.AppendUint32(frame, 20)
+		frame = append(binary.LittleEndian.AppendUint32(frame, uint32(len(block))), block...)
+		for _, short := range []int{0, 1, 2, 4} {
+			c := chunkCase{name: fmt.Sprintf("blosc %s, %d bytes, cut by %d", name, size, short), method: Blosc, size: size}
+			c.src = bytes.Clone(frame[:len(frame)-short])
+			binary.LittleEndian.PutUint32(c.src[12:], uint32(len(c.src)))
+			cases = append(cases, d.expect(t, c))
+		}
+	}
+	literals := bytes.Repeat([]byte("abcdefgh"), 100)
+	for _, n := range []int{1, 14, 15, 32, 33, 700} {
+		head := []byte{byte(min(n, 15) << 4)}
+		for rest := n - 15; rest >= 0; rest -= 255 {
+			head = append(head, byte(min(rest, 255)))
+		}
+		head = append(head, literals[:n]...)
+		for _, over := range []int{-1, 0, 1} {
+			add("literals", n+over, head...)
+			add("literals torn", n+over, head[:len(head)-1]...)
+			for _, length := range []int{4, 18, 19, 33, 600, 3000} {
+				for _, distance := range []int{0, 1, 3, 7, 31, 32, n - 1, n, n + 1} {
+					block := bytes.Clone(head)
+					block[0] |= byte(min(length-4, 15))
+					block = append(block, byte(distance), byte(distance>>8))
+					for rest := length - 19; rest >= 0; rest -= 255 {
+						block = append(block, byte(min(rest, 255)))
+					}
+					add(fmt.Sprintf("%d literals, match of %d at %d", n, length, distance), n+length+over, block...)
+					add(fmt.Sprintf("%d literals, match of %d at %d, torn", n, length, distance), n+length+over, block[:len(block)-1]...)
+				}
+			}
+		}
+	}
+	onMachines(t, func(t *testing.T, m *machine) {
+		for some := range slices.Chunk(cases, 2000) {
+			decodeAll(t, m, some)
+		}
+	})
+}
+
 // seeds are short encodings to be damaged.
 func seeds(t testing.TB, d *decoder) []chunkCase {
 	t.Helper()

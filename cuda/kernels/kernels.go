@@ -117,8 +117,9 @@ const (
 // DstBytes exactly. Its status is written to word Status of the launch's table.
 //
 // Dst and Scratch begin at a multiple of 16; Scratch is DstBytes long and is
-// needed by Blosc alone. Src may begin anywhere, but the 16-byte words that its
-// bytes lie in must be readable: memory of the device is allocated so.
+// needed by Blosc alone. Src may begin anywhere. Of all sources, here and in tiles
+// and pieces, the aligned words of 4 bytes that hold a wanted byte must be readable:
+// memory is allocated so.
 type Chunk struct {
 	Src, Dst, Scratch  uint64
 	SrcBytes, DstBytes uint32
@@ -137,7 +138,8 @@ func (c Chunk) Append(dst []byte) []byte {
 	return append(dst, c.Method, c.Typesize, 0, 0)
 }
 
-// A Piece is N bytes to be copied. Src may be registered host memory.
+// A Piece is N bytes to be copied. Src may be registered host memory; then Dst
+// should lie as Src does within 16 bytes, so that no word crosses the bus twice.
 type Piece struct{ Dst, Src, N uint64 }
 
 // Append writes the piece as the kernels read it.

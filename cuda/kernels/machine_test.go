@@ -52,6 +52,7 @@ func build(t testing.TB, flag string) string {
 			t.Fatal(err)
 		}
 	}
+	readSources(t)
 	path := filepath.Join(machines.dir, "driver"+flag)
 	// Compiling is most of the time of these tests: neither build has everything.
 	sanitizers := []string{"-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}
@@ -65,6 +66,23 @@ func build(t testing.TB, flag string) string {
 	}
 	machines.built[flag] = path
 	return path
+}
+
+// readSources reads what the compiler will read, so that go test knows of it and
+// does not take an old result for a new one.
+func readSources(t testing.TB) {
+	t.Helper()
+	for _, pattern := range []string{"*.h", "*.cu", "*.cc", "testdata/*.cc"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+		}
+		for _, f := range files {
+			if _, err := os.ReadFile(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }
 
 func start(t testing.TB, flag string) *machine {
