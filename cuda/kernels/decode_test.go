@@ -297,7 +297,7 @@ func TestBounds(t *testing.T) {
 }
 
 // seeds are short encodings to be damaged.
-func seeds(t testing.TB, d *decoder) []chunkCase {
+func seeds(t testing.TB) []chunkCase {
 	t.Helper()
 	var out []chunkCase
 	for _, n := range []int{60, 700} {
@@ -353,7 +353,7 @@ func TestDamage(t *testing.T) {
 	defer d.scratch.Close()
 	r := rand.New(rand.NewPCG(21, 22))
 	var cases []chunkCase
-	for _, seed := range seeds(t, d) {
+	for _, seed := range seeds(t) {
 		for n := range min(len(seed.src), 200) {
 			cut := seed
 			cut.src = seed.src[:n]
@@ -385,7 +385,7 @@ func TestDamage(t *testing.T) {
 // FuzzDecode holds the decoder's host build against codec.
 func FuzzDecode(f *testing.F) {
 	d := newDecoder(f)
-	for _, c := range seeds(f, d)[:12] {
+	for _, c := range seeds(f)[:12] {
 		f.Add(c.src, uint16(c.size), c.method, uint8(2))
 	}
 	m := start(f, "-DHR_THREAD")

@@ -4,6 +4,7 @@ import (
 	_ "embed" // the image
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/headrace/headrace/nd"
 )
@@ -198,4 +199,4 @@ var ptx []byte
 
 // Images returns the compiled kernels in the order in which a driver should be
 // asked to load them. Text ends with a zero byte, as the driver wants it.
-func Images() [][]byte { return [][]byte{append(ptx[:len(ptx):len(ptx)], 0)} }
+func Images() [][]byte { return [][]byte{append(slices.Clip(ptx), 0)} }

@@ -111,7 +111,8 @@ func start(t testing.TB, flag string) *machine {
 	return m
 }
 
-// onMachines runs a test on both host builds.
+// onMachines runs a test on both host builds. (HR_THREAD is no switch: without
+// HR_FIBERS a block is one thread.)
 func onMachines(t *testing.T, test func(t *testing.T, m *machine)) {
 	for name, flag := range map[string]string{"one thread": "-DHR_THREAD", "fibers": "-DHR_FIBERS"} {
 		t.Run(name, func(t *testing.T) { test(t, start(t, flag)) })
