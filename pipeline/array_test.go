@@ -88,6 +88,8 @@ func (l *layout) metadata() []byte {
 	case "":
 	case "blosc":
 		chain = append(chain, m{"name": "blosc", "configuration": m{"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": l.dtype.Size(), "blocksize": 0}})
+	case "lz4":
+		chain = append(chain, m{"name": "numcodecs.lz4", "configuration": m{"acceleration": 1}})
 	case "zstd":
 		chain = append(chain, m{"name": "zstd", "configuration": m{"level": 1, "checksum": false}})
 	default:

@@ -108,6 +108,9 @@ func (p *Pipeline) bind(ctx context.Context, index int32, ref ArrayRef) (*boundA
 		return a, err
 	}
 	a.layout = newArrayLayout(ref.URI, a.meta, r)
+	if _, gpu := p.cfg.Device.ordinal(); gpu {
+		a.layout.whole = deviceRawWhole
+	}
 	a.wraps, err = wraps(a.meta)
 	return a, err
 }

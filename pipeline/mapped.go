@@ -172,7 +172,7 @@ var errNotResident = errors.New("not in the page cache")
 func (m *mappings) load(ctx context.Context, g *mapping) error {
 	o := g.object
 	st, _ := o.array.store.(store.Mapper)
-	size, err := st.Size(ctx, o.file)
+	size, err := o.array.store.Size(ctx, o.file)
 	if err != nil {
 		return err
 	}

@@ -128,7 +128,7 @@ func randomLayout(r *rand.Rand, rank int) layout {
 		l.order = r.Perm(rank)
 	}
 	l.big = r.IntN(4) == 0
-	l.codec = []string{"", "zstd", "gzip", "blosc"}[r.IntN(4)]
+	l.codec = []string{"", "zstd", "gzip", "blosc", "lz4"}[r.IntN(5)]
 	if r.IntN(2) == 0 {
 		l.missing = 2 + r.IntN(3)
 	}

@@ -19,11 +19,12 @@ type arrayLayout struct {
 	ratio       []int64 // leaf chunks per holder
 	holdStride  []int64 // of the grid of holders
 	entryStride []int64 // of the table within a holder
+	whole       int64   // a raw chunk of so many bytes is read whole
 }
 
 func newArrayLayout(uri string, a *zarr.Array, r *recipe) *arrayLayout {
 	leaf := len(a.Levels) - 1
-	l := &arrayLayout{uri: uri, meta: a, recipe: r, chunk: a.Leaf().Chunk, holder: max(0, leaf-1)}
+	l := &arrayLayout{uri: uri, meta: a, recipe: r, chunk: a.Leaf().Chunk, holder: max(0, leaf-1), whole: rawWhole}
 	l.gridStride = rowMajor(a.GridShape(leaf), nil)
 	l.holdStride = rowMajor(a.GridShape(l.holder), nil)
 	l.ratio = make([]int64, len(l.chunk))
@@ -237,7 +238,7 @@ func (p *plan) addChunks(l *arrayLayout, array, field int32, rank int) {
 			c.entry += q.entry
 			p.axes = append(p.axes, q.axis)
 		}
-		if l.recipe.raw && l.recipe.size > rawWhole {
+		if l.recipe.raw && l.recipe.size > l.whole {
 			p.addRaw(l, c, field, first, rank)
 		} else {
 			p.addJob(c, field, first, rank)
@@ -263,8 +264,11 @@ func (p *plan) addJob(c plannedChunk, field, axes int32, rank int) {
 
 const (
 	// rawWhole is the size of a chunk without codecs that is always read whole:
-	// below it a request costs more than the bytes.
-	rawWhole = 64 << 10
+	// below it a request costs more than the bytes. deviceRawWhole is the same where
+	// batches are made on a GPU: there many small copies cost more than large ones,
+	// and a whole chunk is kept for its other uses.
+	rawWhole       = 64 << 10
+	deviceRawWhole = maxRead
 	// rawHull is the largest range that is read although most of it is not needed.
 	rawHull = 128 << 10
 )

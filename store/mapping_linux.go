@@ -9,19 +9,6 @@ import (
 	"github.com/headrace/headrace/nd"
 )
 
-// Mapper is a Store whose objects can be mapped into memory.
-type Mapper interface {
-	Store
-	// Map maps n bytes of an object from off on, a multiple of MapGrain, read-only,
-	// and gives the version of the object that it mapped. The memory must not be
-	// touched by the CPU: if the object is cut short that is a fault. It stays valid
-	// when the object is replaced or the store closed, until Unmap.
-	Map(ctx context.Context, key string, off, n int64) (mem []byte, version uint64, err error)
-}
-
-// MapGrain is what the offset of a mapping is a multiple of.
-const MapGrain = 64 << 10
-
 // Map implements Mapper.
 func (f *File) Map(ctx context.Context, key string, off, n int64) ([]byte, uint64, error) {
 	name, err := f.name(ctx, key)

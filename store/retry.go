@@ -73,6 +73,16 @@ func (r *Retry) Size(ctx context.Context, key string) (int64, error) {
 	return n, err
 }
 
+// Map implements Mapper; it is nd.ErrUnsupported where the other store does not. It
+// is not made again: who cannot map reads.
+func (r *Retry) Map(ctx context.Context, key string, off, n int64) ([]byte, uint64, error) {
+	inner, ok := r.inner.(Mapper)
+	if !ok {
+		return nil, 0, nd.Errorf(nd.ErrUnsupported, "objects of this store cannot be mapped")
+	}
+	return inner.Map(ctx, key, off, n)
+}
+
 // Version implements Versioned; it is 0 where the other store has no versions.
 func (r *Retry) Version(ctx context.Context, key string) (uint64, error) {
 	inner, ok := r.inner.(Versioned)

@@ -48,6 +48,19 @@ type Stats struct {
 	Retries   uint64 // calls repeated after an I/O error
 }
 
+// Mapper is a store whose objects can be mapped into memory.
+type Mapper interface {
+	// Map maps n bytes of an object from off on, a multiple of MapGrain, read-only,
+	// and gives the version of the object that it mapped. The memory must not be
+	// touched by the CPU: if the object is cut short that is a fault. It stays valid
+	// when the object is replaced or the store closed, until Unmap.
+	Map(ctx context.Context, key string, off, n int64) (mem []byte, version uint64, err error)
+}
+
+// MapGrain is what the offset of a mapping is a multiple of: the largest page of
+// the systems that we know.
+const MapGrain = 64 << 10
+
 // Versioned is a store that can tell whether an object is still the one that it
 // was. Not every store can.
 type Versioned interface {
