@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "40c2a4a817f6a4290d80486d274e889bd1d081f725402b3d19e801d4fadee560"
+const Hash = "4e13468a2a373727dcc2236b4db2a3b6b3069bfac0a6cfd25beab8bba5d44a15"

@@ -7,8 +7,9 @@
 //
 // All lanes parse, each the same: the next bytes of the block lie in the lanes'
 // registers and are passed round by shuffles, so that the walk from token to token
-// waits for no memory. The lanes copy a byte each. The load of a match is not
-// waited for before the next sequence has been parsed.
+// waits for no memory. A usual sequence, literals and match, has no more bytes than
+// a warp has lanes: one load and one store. The load is not waited for before the
+// next sequence has been parsed.
 #pragma once
 #include "bytes.h"
 
@@ -142,7 +143,7 @@ HR_FN void stepCopy(u8 *dst, const u8 *from, u32 n) {
 	repeatCopy(dst + at, from + at, n - at, n - at);
 }
 
-// longMatch copies a match of more than a warp's bytes. Every byte of a match is
+// longMatch copies a match of any length. Every byte of a match is
 // one of the distance bytes before it, so that no lane waits for another; and what
 // repeats after distance bytes repeats after any multiple of them, so that once
 // there is enough of it, the rest goes in vectors.
@@ -158,11 +159,27 @@ HR_FN void longMatch(u8 *dst, u32 distance, u32 n) {
 	stepCopy(dst + bytes, dst + bytes - far, n - bytes);
 }
 
-// matchByte is the offset from the start of a match's source of what lane i
-// copies first.
-HR_FN u32 matchByte(u32 i, u32 distance, u32 length) {
-	if (distance >= length) return i;
-	return i - distance * quotient(i, distance);
+// Sequence is one of at most a warp's bytes, a byte a lane, loaded but not stored:
+// that waits until the next one has been parsed.
+struct Sequence {
+	u32 byte, n;
+	u8 *dst;
+
+	HR_FN void store() {
+		if (lane() < n) storeByte(dst + lane(), byte);
+		n = 0;
+	}
+};
+
+// sourceOf is where lane i finds its byte of a sequence, counted from the first
+// literal: there if it is not negative, else in what has been decoded. A match that
+// reaches into the sequence's own literals takes them from the block, and one that
+// reaches into itself starts over, so that no lane waits for another.
+HR_FN i32 sourceOf(u32 i, u32 literals, u32 distance, u32 length) {
+	if (i < literals) return (i32)i;
+	if (distance >= length) return (i32)(i - distance);
+	u32 j = i - literals;
+	return (i32)(i - distance - distance * quotient(j, distance));
 }
 
 // decodeLZ4 decodes a block that must fill dst. All lanes of a warp call it, and
@@ -171,56 +188,52 @@ HR_FN bool decodeLZ4(u8 *dst, u32 dstBytes, const u8 *src, u32 srcBytes) {
 	if (srcBytes == 0) return false;
 	Window in(src, srcBytes);
 	u32 at = in.first, out = 0;
-	// The match that is loaded and not yet stored: a byte in each of the first
-	// lanes, for dst[pendingAt].
-	u32 pending = 0, pendingAt = 0;
-	u32 pendingByte = 0;
+	Sequence last = {0, 0, dst};
 	u32 token = in.fetch(at) & 255;
 	at++;
 	for (;;) {
 		u32 literals = token >> 4, length = token & 15;
+		// The usual sequence: its lengths are in the token, and neither end is near.
+		if (LANES == 32 && literals < 15 && length < 15 && in.end - at >= 32 && dstBytes - out >= 32) {
+			u32 w = in.fetch(at + literals);
+			u32 distance = w & 0xffff;
+			if (distance - 1 >= out + literals) return false;
+			length += 4;
+			i32 from = sourceOf(lane(), literals, distance, length);
+			last.store();
+			syncWarp(); // what lanes have stored, others read
+			last.n = literals + length;
+			last.dst = dst + out;
+			const u8 *base = from < 0 ? last.dst : in.words + at;
+			if (lane() < last.n) last.byte = loadByte(base + from);
+			out += last.n;
+			at += literals + 3;
+			token = w >> 16 & 255;
+			continue;
+		}
+
+		last.store();
 		if (literals == 15 && !lengthen(in, at, literals, dstBytes)) return false;
 		if (literals > in.end - at || literals > dstBytes - out) return false;
-		const u8 *from = in.words + at;
-		u32 literal = 0;
-		if (lane() < literals && literals <= LANES) literal = loadByte(from + lane());
-		at += literals;
-		if (literals > 512) in.jump(at);
-		u32 w = in.fetch(at);
-
-		// Everything up to the end of the literals is stored.
-		if (lane() < pending) storeByte(dst + pendingAt + lane(), pendingByte);
-		pending = 0;
-		if (literals > LANES) stepCopy(dst + out, from, literals);
-		else if (lane() < literals) storeByte(dst + out + lane(), literal);
+		stepCopy(dst + out, in.words + at, literals);
 		out += literals;
+		at += literals;
 		if (at == in.end) return length == 0 && out == dstBytes;
 
 		if (in.end - at < 2) return false;
+		if (literals > 512) in.jump(at);
+		u32 distance = in.fetch(at) & 0xffff;
 		at += 2;
-		u32 distance = w & 0xffff;
-		token = w >> 16 & 255;
-		if (length == 15) {
-			if (!lengthen(in, at, length, dstBytes)) return false;
-			token = in.fetch(at) & 255;
-		}
+		if (length == 15 && !lengthen(in, at, length, dstBytes)) return false;
 		length += 4;
 		if (distance - 1 >= out || length > dstBytes - out) return false;
-		syncWarp(); // what lanes have stored, others read
-		u8 *match = dst + out;
-		if (length > LANES) {
-			longMatch(match, distance, length);
-		} else if (lane() < length) {
-			pending = length;
-			pendingByte = loadByte(match + (i64)matchByte(lane(), distance, length) - distance);
-		}
-		pendingAt = out;
+		syncWarp();
+		longMatch(dst + out, distance, length);
 		out += length;
-		if (at == in.end) break;
+		if (at == in.end) return out == dstBytes;
+		token = in.fetch(at) & 255;
 		at++;
 	}
-	if (lane() < pending) storeByte(dst + pendingAt + lane(), pendingByte);
-	return out == dstBytes;
 }
 
 } // namespace hr
