@@ -28,12 +28,15 @@ type client struct {
 	working sync.WaitGroup
 	mu      struct {
 		sync.Mutex
-		cancel map[uint64]context.CancelFunc // of requests under way
+		cancel  map[uint64]context.CancelFunc // of requests under way
+		running int                           // requests whose reply is not sent
+		bytes   int                           // of their payloads
 	}
+	grace time.Duration
 }
 
 func (e *Engine) newClient(conn *net.UnixConn, pid int, hello *Hello, releases *os.File) *client {
-	c := &client{conn: conn, pid: pid, releases: releases, memory: newSlots()}
+	c := &client{conn: conn, pid: pid, releases: releases, memory: newSlots(), grace: e.cfg.Grace}
 	c.mu.cancel = map[uint64]context.CancelFunc{}
 	c.session = session.New(session.Options{
 		Memory: func() pipeline.Memory { return c.memory },
@@ -93,9 +96,13 @@ func (c *client) forget(ctx context.Context) {
 	}
 }
 
-// drain waits until the requests under way are answered, for Grace at most.
+// drain waits until the requests under way are answered. After the grace they are
+// cancelled, and a client that does not read its replies gets no more of them.
 func (c *client) drain(cancel func()) {
-	late := time.AfterFunc(Grace, cancel)
+	late := time.AfterFunc(c.grace, func() {
+		cancel()
+		_ = c.conn.SetWriteDeadline(time.Now().Add(c.grace / 2))
+	})
 	defer late.Stop()
 	c.working.Wait()
 }
@@ -113,6 +120,7 @@ func (c *client) read(ctx context.Context) {
 		}
 		if err != nil {
 			if e, ok := errors.AsType[*nd.Error](err); ok { // of the protocol
+				_ = c.conn.SetWriteDeadline(time.Now().Add(c.grace)) // it may not read
 				_ = c.sendError(0, e)
 			}
 			return
@@ -134,16 +142,29 @@ func (c *client) begin(ctx context.Context, r request) error {
 	if known {
 		return nd.Errorf(nd.ErrBug, "request %d is under way already", r.id)
 	}
-	if len(c.mu.cancel) >= maxRequests {
+	if c.mu.running >= maxRequests {
 		return nd.Errorf(nd.ErrBudget, "%d requests are under way, the engine takes no more of one client", maxRequests)
+	}
+	if c.mu.bytes+r.size > MaxFrame {
+		return c.sendError(r.id, nd.Errorf(nd.ErrBudget, "requests of %d bytes are under way and this one has %d, at most %d are taken: ask again later", c.mu.bytes, r.size, MaxFrame))
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	c.mu.cancel[r.id] = cancel
+	c.account(1, r.size)
 	c.working.Go(func() {
 		defer cancel()
 		c.serve(ctx, r)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.account(-1, -r.size)
 	})
 	return nil
+}
+
+// account counts requests that begin or end. The caller holds mu.
+func (c *client) account(requests, bytes int) {
+	c.mu.running += requests
+	c.mu.bytes += bytes
 }
 
 // serve answers a request. Its id is free before the answer can be seen.

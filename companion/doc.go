@@ -92,7 +92,7 @@
 // memory. When the engine ends, the client reads the end of the stream: every call
 // that waits fails at once, batches that are held stay valid, and a new connection
 // may be made. An engine that is asked to stop (SIGTERM) takes no more clients and
-// requests, answers those under way within Grace, and closes.
+// requests, answers those under way within a grace of two seconds, and closes.
 //
 // What outlives a client is what the machine keeps: the page cache of the files it
 // read, and the engine itself, so that the next client starts no runtime. Decoded

@@ -13,9 +13,6 @@ import (
 	"github.com/headrace/headrace/nd"
 )
 
-// Grace is how long an engine that was asked to stop waits for requests under way.
-const Grace = 2 * time.Second
-
 // helloTime is how long a client may take to say hello.
 const helloTime = 10 * time.Second
 
@@ -30,11 +27,15 @@ type Config struct {
 	// Pipelines is the number of pipelines, loaders and reads of all clients. Default
 	// 256.
 	Pipelines int
+	// Grace is how long an engine that was asked to stop waits for requests under way.
+	// Default 2 s.
+	Grace time.Duration
 	// Release is the version of the program, told to clients.
 	Release string
 }
 
 const (
+	defaultGrace     = 2 * time.Second
 	defaultClients   = 64
 	defaultPipelines = 256
 	// maxObjects bounds the handles of one client, maxRequests its requests under
@@ -66,6 +67,9 @@ func Listen(cfg Config) (*Engine, error) {
 	if cfg.Pipelines == 0 {
 		cfg.Pipelines = defaultPipelines
 	}
+	if cfg.Grace == 0 {
+		cfg.Grace = defaultGrace
+	}
 	if cfg.Clients < 0 || cfg.Pipelines < 0 {
 		return nil, nd.Errorf(nd.ErrConfig, "Clients is %d and Pipelines %d: at least 1", cfg.Clients, cfg.Pipelines)
 	}
@@ -82,18 +86,17 @@ func Listen(cfg Config) (*Engine, error) {
 func (e *Engine) Config() Config { return e.cfg }
 
 // Serve serves clients until ctx ends: then it removes the socket, lets requests
-// under way end within Grace, and closes what clients have left. An error is one of
+// under way end within Config.Grace, and closes what clients have left. An error is one of
 // the socket.
 func (e *Engine) Serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() {
 		_ = e.socket.Close() // Accept returns
 	})
-	defer e.clients.Wait()
 	for {
 		conn, err := e.socket.AcceptUnix()
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return e.wait()
 		case temporary(err):
 			continue
 		case err != nil:
@@ -101,6 +104,23 @@ func (e *Engine) Serve(ctx context.Context) error {
 			return errors.Join(nd.Errorf(nd.ErrIO, "socket: %w", err), e.socket.Close())
 		}
 		e.clients.Go(func() { e.receive(ctx, conn) })
+	}
+}
+
+// wait waits for the clients, but not for storage that hangs.
+func (e *Engine) wait() error {
+	ended := make(chan struct{})
+	go func() {
+		e.clients.Wait()
+		close(ended)
+	}()
+	late := time.NewTimer(3 * e.cfg.Grace)
+	defer late.Stop()
+	select {
+	case <-ended:
+		return nil
+	case <-late.C:
+		return nd.Errorf(nd.ErrIO, "%d clients have requests that do not end: their storage hangs", len(e.slots))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -253,7 +254,7 @@ func TestDrain(t *testing.T) {
 	if !p.ended() {
 		t.Error("the connection is open")
 	}
-	if took := time.Since(began); took >= Grace {
+	if took := time.Since(began); took >= e.cfg.Grace {
 		t.Errorf("took %v", took)
 	}
 	if _, err := os.Lstat(e.cfg.Socket); !os.IsNotExist(err) {
@@ -263,7 +264,7 @@ func TestDrain(t *testing.T) {
 
 // A request that does not end in time is cancelled.
 func TestDrainCancelsWhatIsLate(t *testing.T) {
-	e, stop := serve(t, Config{})
+	e, stop := serve(t, Config{Grace: 100 * time.Millisecond})
 	p := join(t, e)
 	handle := p.open(pair(t, 2))
 	waiting := p.send(kindNext, numbers(handle, uint32(3_600_000), uint32(0)))
@@ -272,6 +273,27 @@ func TestDrainCancelsWhatIsLate(t *testing.T) {
 	if text := p.expect(waiting, kindError); !strings.Contains(string(text), `"cancelled"`) {
 		t.Errorf("got %s", text)
 	}
+}
+
+// A client that does not read its replies is given no more goroutines than the
+// bound, and does not keep the engine from ending.
+func TestAClientThatDoesNotRead(t *testing.T) {
+	e, stop := serve(t, Config{Grace: 100 * time.Millisecond})
+	p := join(t, e)
+	p.open(pair(t, 2))
+	before := runtime.NumGoroutine()
+	for range 4 * maxRequests { // more replies than a socket holds
+		f := frame{kind: kindAsk, id: p.last + 1, payload: []byte(`{"handle": 1, "method": "stats", "argument": null}`)}
+		_ = p.conn.SetWriteDeadline(time.Now().Add(patience))
+		if _, err := p.conn.Write(f.bytes()); err != nil {
+			break // the engine has ended the connection
+		}
+		p.last++
+	}
+	if n := runtime.NumGoroutine() - before; n > maxRequests+8 {
+		t.Errorf("%d goroutines", n)
+	}
+	stop()
 }
 
 // The reply's numbers are those of the documentation: another client is written by

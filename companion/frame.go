@@ -105,6 +105,7 @@ func truncated(err error) error {
 type request struct {
 	kind     kind
 	id       uint64
+	size     int // bytes of the payload
 	open     json.RawMessage
 	ask      ask
 	handle   uint64 // close, push, next
@@ -122,7 +123,7 @@ type ask struct {
 
 // parseRequest checks everything of a request that needs no session.
 func parseRequest(f frame) (request, error) {
-	r := request{kind: f.kind, id: f.id}
+	r := request{kind: f.kind, id: f.id, size: len(f.payload)}
 	if f.fds != 0 {
 		return r, nd.Errorf(nd.ErrBug, "a request with %d descriptors", f.fds)
 	}
