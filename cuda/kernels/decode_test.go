@@ -284,6 +284,11 @@ func TestBounds(t *testing.T) {
 						block = append(block, byte(min(rest, 255)))
 					}
 					add(fmt.Sprintf("%d literals, match of %d at %d", n, length, distance), n+length+over, block...)
+					if n < 15 && length < 19 { // a usual sequence, if enough comes behind it
+						more := append(append(slices.Clip(block), 15<<4, 40-15), literals[:40]...)
+						add(fmt.Sprintf("%d literals, match of %d at %d, literals", n, length, distance), n+length+40+over, more...)
+						add(fmt.Sprintf("%d literals, match of %d at %d, no room", n, length, distance), n+length+over, more...)
+					}
 					add(fmt.Sprintf("%d literals, match of %d at %d, torn", n, length, distance), n+length+over, block[:len(block)-1]...)
 				}
 			}

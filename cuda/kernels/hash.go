@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "4e13468a2a373727dcc2236b4db2a3b6b3069bfac0a6cfd25beab8bba5d44a15"
+const Hash = "042b58694b856263a085dc7785d099eb24221a4e40f700a85eb62e063963d502"

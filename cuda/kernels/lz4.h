@@ -176,10 +176,9 @@ struct Sequence {
 // reaches into the sequence's own literals takes them from the block, and one that
 // reaches into itself starts over, so that no lane waits for another.
 HR_FN i32 sourceOf(u32 i, u32 literals, u32 distance, u32 length) {
-	if (i < literals) return (i32)i;
-	if (distance >= length) return (i32)(i - distance);
-	u32 j = i - literals;
-	return (i32)(i - distance - distance * quotient(j, distance));
+	u32 from = i - distance;
+	if (distance < length) from -= distance * quotient(i < literals ? 0 : i - literals, distance);
+	return (i32)(i < literals ? i : from);
 }
 
 // decodeLZ4 decodes a block that must fill dst. All lanes of a warp call it, and
