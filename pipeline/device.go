@@ -44,11 +44,13 @@ type device struct {
 	stages  []*stage // of the waves in flight
 	mu      sync.Mutex
 	idle    []*stage // of these, without a wave
+	parked  []*wave  // submitted, without a stage
 
 	todo      *queue[unpackTask]
 	submitted chan *wave
 	issued    chan *wave
-	latest    atomic.Int64 // number of the last wave that was issued
+	latest    atomic.Int64 // number of the last wave that was issued, or is being
+	again     atomic.Int64 // chunks that were assembled again, for tests
 	stop      chan struct{}
 	running   sync.WaitGroup
 }
@@ -116,22 +118,32 @@ func (d *device) start() {
 	d.running.Go(d.settleWaves)
 }
 
-// submit finds a stage for the wave, which there is for every wave in flight, and
-// asks the workers for what they must decode.
+// submit queues the wave for a stage. There is one for each wave in flight, save
+// those that make up for bad samples, which wait for another to end.
 func (d *device) submit(w *wave) {
 	d.mu.Lock()
-	n := len(d.idle)
-	w.stage, d.idle = d.idle[n-1], d.idle[:n-1]
-	d.mu.Unlock()
-	tasks := w.assignPacked()
-	w.undone.Store(tasks + 1)
-	for i := range w.chunks {
-		if w.chunks[i].packed >= 0 {
-			d.todo.put(unpackTask{w, i})
+	defer d.mu.Unlock()
+	d.parked = append(d.parked, w)
+	d.admit()
+}
+
+// admit gives idle stages to the waves that wait, in their order, and asks the
+// workers for what they must decode. d.mu is held, so that the order is kept.
+func (d *device) admit() {
+	for len(d.idle) > 0 && len(d.parked) > 0 {
+		w := d.parked[0]
+		d.parked = append(d.parked[:0], d.parked[1:]...)
+		n := len(d.idle)
+		w.stage, d.idle = d.idle[n-1], d.idle[:n-1]
+		w.undone.Store(w.assignPacked() + 1)
+		for i := range w.chunks {
+			if w.chunks[i].packed >= 0 {
+				d.todo.put(unpackTask{w, i})
+			}
 		}
+		d.unpacked(w)
+		d.submitted <- w // as many places as stages: it never waits
 	}
-	d.unpacked(w)
-	d.submitted <- w
 }
 
 // assignPacked gives the chunks that the host decodes their places in the stage:

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"math"
+	"time"
 
 	"github.com/headrace/headrace/cuda"
 	"github.com/headrace/headrace/cuda/kernels"
@@ -22,11 +23,13 @@ func (d *device) issueWaves() {
 		case <-d.stop:
 			return
 		}
+		began := time.Now()
+		d.latest.Store(w.seq) // before the device can read a chunk for the wave
 		if err := d.issue(w); err != nil {
 			d.fail(err)
 			return
 		}
-		d.latest.Store(w.seq)
+		d.p.counts.issue.add(1, time.Since(began), 0, 0)
 		d.issued <- w // as many places as stages: it never waits
 	}
 }

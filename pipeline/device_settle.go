@@ -38,6 +38,7 @@ func (d *device) finish(w *wave) {
 	w.stage.owed = w.stage.owed[:0]
 	d.mu.Lock()
 	d.idle = append(d.idle, w.stage)
+	d.admit()
 	d.mu.Unlock()
 	d.p.inbox.putDone(w)
 }
@@ -65,8 +66,7 @@ func (d *device) settle(w *wave, scratch *codec.Scratch) error {
 				}
 			}
 			if c.keep {
-				c.latch.err = c.err
-				c.latch.state.Store(1)
+				c.latch.set(c, c.err)
 			}
 			if c.err == nil {
 				d.p.counts.decoded.Add(1)
@@ -111,10 +111,13 @@ func (d *device) mend(w *wave, i int32, scratch *codec.Scratch) error {
 	s.begin()
 	s.addPiece(c.at, cuda.Address(s.packed[:c.size]), c.size)
 	s.bring(d)
-	if c.keep {
+	if err := d.runAgain(w, i); err != nil {
+		return err
+	}
+	if c.keep { // only now: waves up to the latest may have read it before the repair
 		c.latch.repaired = d.latest.Load()
 	}
-	return d.runAgain(w, i)
+	return nil
 }
 
 // packedBytesOf gives the encoded bytes to the processor: those of a mapping are
@@ -128,6 +131,7 @@ func (d *device) packedBytesOf(c *waveChunk) ([]byte, error) {
 }
 
 func (d *device) assembleAgain(w *wave, i int32) error {
+	d.again.Add(1)
 	d.mender.begin()
 	return d.runAgain(w, i)
 }

@@ -11,6 +11,8 @@ import (
 // dispatch turns the head of the window into waves while there is room for them;
 // it reports whether it sent any.
 func (s *scheduler) dispatch() (progress bool) {
+	began, waves := time.Now(), int64(0)
+	defer func() { s.p.counts.dispatch.add(waves, time.Since(began), 0, 0) }()
 	for s.inflight < s.p.capacity.waves {
 		w := s.pending
 		if w == nil {
@@ -23,6 +25,7 @@ func (s *scheduler) dispatch() (progress bool) {
 			return progress
 		}
 		s.pending = nil
+		waves++
 		progress = true
 	}
 	return progress

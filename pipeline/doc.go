@@ -50,5 +50,6 @@
 //
 // inbox.mu, outlet.mu, tasks.mu, slots.mu, slot.mu and host.mu each guard their
 // own struct. No two are ever held together, and none while calling out, save that
-// slot.mu is held while waiting for the events of the slot's last consumers.
+// slot.mu is held while waiting for the events of the slot's last consumers, and
+// that a device hands tasks to its workers' queue under device.mu.
 package pipeline

@@ -249,8 +249,7 @@ func (h *host) settle(c *waveChunk, err error) {
 	if !c.keep {
 		return
 	}
-	c.latch.err = err
-	c.latch.state.Store(1)
+	c.latch.set(c, err)
 	h.mu.Lock()
 	wake := h.waiting > 0
 	h.mu.Unlock()

@@ -20,8 +20,10 @@ type Stage struct {
 // Stats is a snapshot of a pipeline's counters since Open.
 type Stats struct {
 	Plan     Stage // samples
+	Dispatch Stage // waves made of planned samples
 	Locate   Stage // shard indexes and sizes read
 	Read     Stage // coalesced reads
+	Issue    Stage // waves handed to a GPU
 	Copy     Stage // pieces copied to a GPU
 	Decode   Stage // chunks
 	Assemble Stage // jobs: one chunk into one sample
@@ -43,7 +45,7 @@ type Stats struct {
 
 // Stages lists the stages in the order of the data.
 func (s Stats) Stages() []Stage {
-	return []Stage{s.Plan, s.Locate, s.Read, s.Copy, s.Decode, s.Assemble, s.SlotWait, s.NextWait}
+	return []Stage{s.Plan, s.Dispatch, s.Locate, s.Read, s.Issue, s.Copy, s.Decode, s.Assemble, s.SlotWait, s.NextWait}
 }
 
 // String is a table of the stages.
@@ -81,7 +83,7 @@ func (c *stageCounter) stage(name string) Stage {
 
 // counters are the live numbers behind Stats.
 type counters struct {
-	plan, locate, read, copy, decode, assemble, slotWait, nextWait stageCounter
+	plan, dispatch, locate, read, issue, copy, decode, assemble, slotWait, nextWait stageCounter
 
 	samples, batches, failed, waves                                               atomic.Int64
 	uses, decoded, reused, missing                                                atomic.Int64
@@ -90,8 +92,8 @@ type counters struct {
 
 func (c *counters) snapshot() Stats {
 	return Stats{
-		Plan: c.plan.stage("plan"), Locate: c.locate.stage("locate"), Read: c.read.stage("read"),
-		Copy: c.copy.stage("copy"), Decode: c.decode.stage("decode"), Assemble: c.assemble.stage("assemble"),
+		Plan: c.plan.stage("plan"), Dispatch: c.dispatch.stage("dispatch"), Locate: c.locate.stage("locate"), Read: c.read.stage("read"),
+		Issue: c.issue.stage("issue"), Copy: c.copy.stage("copy"), Decode: c.decode.stage("decode"), Assemble: c.assemble.stage("assemble"),
 		SlotWait: c.slotWait.stage("slot wait"), NextWait: c.nextWait.stage("next wait"),
 		Samples: c.samples.Load(), Batches: c.batches.Load(), SamplesFailed: c.failed.Load(), Waves: c.waves.Load(),
 		ChunkUses: c.uses.Load(), ChunksDecoded: c.decoded.Load(), ChunksReused: c.reused.Load(), ChunksMissing: c.missing.Load(),

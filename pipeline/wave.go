@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/cuda"
+	"github.com/headrace/headrace/nd"
 )
 
 // A wave is the unit of work between the planner and a backend: chunks to fetch
@@ -124,6 +125,16 @@ type latch struct {
 	state    atomic.Uint32 // 0 not yet, 1 done
 	err      error         // valid once state is 1
 	repaired int64
+}
+
+// set tells what became of the chunk; whoever meets the error later learns where it
+// lies from here.
+func (l *latch) set(c *waveChunk, err error) {
+	if err != nil {
+		err = nd.At(err, c.place())
+	}
+	l.err = err
+	l.state.Store(1)
 }
 
 // fail records why chunk i cannot be used.
