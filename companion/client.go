@@ -252,9 +252,10 @@ func (c *client) sendBatch(id uint64, d session.Delivery, token uint64) error {
 	defer c.sending.Unlock()
 	f, oob := frame{kind: kindBatch, id: id}, []byte(nil)
 	if in != nil {
-		if b.New = c.memory.tell(in); b.New != nil {
-			f.fds, oob = 1, rights(in.fd)
-			defer in.closeFD() //nolint:errcheck // the client has it, or is gone
+		var fd int
+		if b.New, fd = c.memory.tell(in); b.New != nil {
+			f.fds, oob = 1, rights(fd)
+			defer closeDescriptor(fd) //nolint:errcheck // the client has it, or is gone
 		}
 	}
 	if f.payload, err = json.Marshal(b); err != nil {

@@ -22,10 +22,9 @@ type slots struct {
 
 // slot is the memory of one batch.
 type slot struct {
-	id   uint64
-	mem  []byte // the whole mapping
-	fd   int    // -1 once the client has it
-	told bool   // the client knows the id
+	id  uint64
+	mem []byte // the whole mapping
+	fd  int    // -1 once it is sent; the client knows the id from then on
 }
 
 func newSlots() *slots {
@@ -53,21 +52,30 @@ func (s *slots) Free(mem []byte) error {
 	if len(mem) == 0 {
 		return nil
 	}
+	sl, fd := s.remove(&mem[0])
+	if sl == nil {
+		return nd.Errorf(nd.ErrBug, "memory of %d bytes is freed that is no slot", len(mem))
+	}
+	return errors.Join(closeDescriptor(fd), unmap(sl.mem))
+}
+
+// remove forgets a slot and gives its descriptor, which is the caller's.
+func (s *slots) remove(start *byte) (*slot, int) {
 	s.mu.Lock()
-	sl, ok := s.byStart[&mem[0]]
-	delete(s.byStart, &mem[0])
-	if ok && sl.told {
+	defer s.mu.Unlock()
+	sl := s.byStart[start]
+	if sl == nil {
+		return nil, -1
+	}
+	delete(s.byStart, start)
+	if sl.fd < 0 {
 		s.gone = append(s.gone, sl.id)
 		select {
 		case s.freed <- struct{}{}:
 		default:
 		}
 	}
-	s.mu.Unlock()
-	if !ok {
-		return nd.Errorf(nd.ErrBug, "memory of %d bytes is freed that is no slot", len(mem))
-	}
-	return errors.Join(sl.closeFD(), unmap(sl.mem))
+	return sl, sl.fd
 }
 
 // find is the slot that starts where data does. The first tensor of a batch lies at
@@ -83,16 +91,18 @@ func (s *slots) find(data []byte) *slot {
 func (sl *slot) offset(data []byte) int64 { return int64(cap(sl.mem) - cap(data)) }
 
 // tell gives the description of a slot that the client does not know yet, with its
-// descriptor; nil for one that it knows. The caller sends them, then calls
-// closeFD.
-func (s *slots) tell(sl *slot) []Memory {
+// descriptor, which is the caller's to send and to close; nil for one that it knows.
+// The batch of a sent description may be given back, and the slot be gone, before the
+// call that sends it returns.
+func (s *slots) tell(sl *slot) ([]Memory, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if sl.told {
-		return nil
+	if sl.fd < 0 {
+		return nil, -1
 	}
-	sl.told = true
-	return []Memory{{ID: sl.id, Kind: memfd, Bytes: int64(len(sl.mem))}}
+	fd := sl.fd
+	sl.fd = -1
+	return []Memory{{ID: sl.id, Kind: memfd, Bytes: int64(len(sl.mem))}}, fd
 }
 
 // takeGone lists the ids that the client may forget, once.
@@ -102,13 +112,4 @@ func (s *slots) takeGone() []uint64 {
 	gone := s.gone
 	s.gone = nil
 	return gone
-}
-
-func (sl *slot) closeFD() error {
-	if sl.fd < 0 {
-		return nil
-	}
-	fd := sl.fd
-	sl.fd = -1
-	return closeDescriptor(fd)
 }

@@ -37,7 +37,13 @@ func shared(n int64) (fd int, mem []byte, err error) {
 
 func unmap(mem []byte) error { return unix.Munmap(mem) }
 
-func closeDescriptor(fd int) error { return unix.Close(fd) }
+// closeDescriptor closes a descriptor; one below 0 is none.
+func closeDescriptor(fd int) error {
+	if fd < 0 {
+		return nil
+	}
+	return unix.Close(fd)
+}
 
 // rights is the control message that carries a descriptor.
 func rights(fd int) []byte { return unix.UnixRights(fd) }

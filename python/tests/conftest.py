@@ -80,7 +80,7 @@ def stop_engine(engine: subprocess.Popen[str]) -> None:
     """Ends an engine as an operator does: it says nothing and exits with 0."""
     engine.terminate()
     _, said = engine.communicate(timeout=20)
-    assert (engine.returncode, said) == (0, "")
+    assert (engine.returncode, said) == (0, ""), said
 
 
 @pytest.fixture(scope="session")
