@@ -18,6 +18,10 @@ floats round half to even, and bf16 goes through f32.
 Importing headrace loads no shared library: that happens on first use. From then
 on the engine belongs to the process; a child that is forked later gets a `Forked`
 error from every call.
+
+Where the environment variable HEADRACE_ENGINE names the socket of a running
+`headrace engine`, that process does the work and no Go runtime is loaded here. All
+classes are the same; `EngineLost` says that it went away.
 """
 
 from __future__ import annotations

@@ -303,7 +303,10 @@ class Companion(Client):
         """The engine has gone: wakes everyone."""
         self.lost = self._gone()
         with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that sends
+        with self._sending:
+            self._socket.close()
+        # The release pipe stays: batches that are held write to it.
         while self._calls:
             with contextlib.suppress(KeyError):  # its caller gave it up
                 _, call = self._calls.popitem()

@@ -27,7 +27,7 @@ import pytest
 
 import headrace as hr
 from conftest import Array, Boxes, Python, crop, eventually, pipeline, start_engine, stop_engine, waits_in_library
-from headrace import _library
+from headrace import _companion, _library
 from headrace._companion import NEXT, OPEN
 from zarr_writer import write_array
 
@@ -335,6 +335,16 @@ def test_another_device_than_the_engines(volume: str, shared: str) -> None:
         assert len(next(loader).ids) == 1
 
 
+def test_a_request_that_is_too_large(volume: str, shared: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it is sent, and the connection goes on."""
+    monkeypatch.setattr(_companion, "MAX_FRAME", 2000)
+    crops = hr.crop_list(hr.Sample(volume, [(i % 8, i % 8 + 4), (0, 4), (0, 4)]) for i in range(100))
+    with pytest.raises(hr.Budget, match=r"request of \d+ bytes.*at most 2000"):
+        len(crops)
+    monkeypatch.setattr(_companion, "MAX_FRAME", 1 << 20)
+    assert len(hr.grid_crops(volume, (4, 4, 4))) == 12
+
+
 def test_bounds_are_told(engine: Engine, volume: str, boxes: Boxes) -> None:
     stop_engine(engine.process)
     engine.restart("--max-pipelines", "1", "--max-clients", "1")
@@ -393,7 +403,7 @@ def test_a_killed_trainer_leaves_nothing(engine: Engine, volume: str, boxes: Box
     inherit = (
         """
         import subprocess
-        from headrace import _library
+        from headrace import _companion, _library
         lib = _library.library()
         fds = (lib._socket.fileno(), lib._release_fd)
         child = subprocess.Popen(["sleep", "60"], pass_fds=fds)
