@@ -190,13 +190,28 @@ func (s *Session) GiveBack(number uint64) {
 	taken, _ := s.take(number)
 	switch held := taken.(type) {
 	case *loan:
-		_ = held.batch.Release(nil) // the loan holds the batch's one reference
-		held.out.Add(-1)
+		held.giveBack()
 	case object:
-		s.closing.Go(func() {
+		if !s.beginClosing() {
 			_ = held.close() // nobody is left to hear of it
-		})
+			return
+		}
+		go func() {
+			defer s.closing.Done()
+			_ = held.close()
+		}()
 	}
+}
+
+// beginClosing counts an object that is closed in its own time, before the end of the
+// session.
+func (s *Session) beginClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.mu.ended {
+		s.closing.Add(1)
+	}
+	return !s.mu.ended
 }
 
 // TakeBack gives back every number that comes, eight bytes each in host order,
@@ -221,18 +236,23 @@ func (s *Session) TakeBack(numbers io.Reader) {
 func (s *Session) End() {
 	s.mu.Lock()
 	s.mu.ended = true
-	var objects, loans []uint64
-	for number, held := range s.mu.held {
-		if _, ok := held.(object); ok {
-			objects = append(objects, number)
-		} else {
-			loans = append(loans, number)
-		}
-	}
+	all := s.mu.held
+	s.mu.held, s.mu.count = map[uint64]any{}, 0
 	s.mu.Unlock()
 	// Loans first: a pipeline that closes with none out frees its memory at once.
-	for _, number := range append(loans, objects...) {
-		s.GiveBack(number)
+	for _, held := range all {
+		if out, ok := held.(*loan); ok {
+			out.giveBack()
+		}
 	}
+	var objects sync.WaitGroup
+	for _, held := range all {
+		if o, ok := held.(object); ok {
+			objects.Go(func() {
+				_ = o.close() // nobody is left to hear of it
+			})
+		}
+	}
+	objects.Wait()
 	s.closing.Wait()
 }

@@ -38,6 +38,11 @@ type loan struct {
 	out   *atomic.Int64
 }
 
+func (l *loan) giveBack() {
+	_ = l.batch.Release(nil) // the loan holds the batch's one reference
+	l.out.Add(-1)
+}
+
 // Delivery is a batch and what is said about it beyond the batch itself.
 type Delivery struct {
 	Batch  *pipeline.Batch
