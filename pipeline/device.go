@@ -16,14 +16,14 @@ import (
 //
 //	submit     gives it its stage, its memory on the device
 //	workers    decode on the host what has no kernel
-//	issuer     hands copies, decode and assemble to two streams, in the order of
-//	           the waves                                        (device_issue.go)
+//	issuer     hands copies, decode and assemble to streams, in the order of the
+//	           waves                                            (device_issue.go)
 //	settler    waits for the wave's event, looks at the statuses of its chunks and
 //	           mends what the host can                          (device_settle.go)
 //
-// One stream copies to the device, the other computes, so that the copies of a
-// wave overlap with the kernels of the one before. Waves end in the order in which
-// they were issued.
+// One stream copies to the device, and each stage has one that computes: copies of a
+// wave overlap with the kernels of the ones before, and the decoders of several
+// waves fill the device together.
 type device struct {
 	p       *Pipeline
 	gpu     *cuda.Device
@@ -31,7 +31,6 @@ type device struct {
 	kernel  struct{ assemble, decode, gather cuda.Function }
 	grid    struct{ assemble, decode int } // most blocks of a launch
 	copies  *cuda.Stream
-	compute *cuda.Stream
 	fetches *cuda.Stream
 	events  *eventPool
 
@@ -49,6 +48,7 @@ type device struct {
 	todo      *queue[unpackTask]
 	submitted chan *wave
 	issued    chan *wave
+	before    *cuda.Event  // the chunks of all issued waves are decoded; the issuer's
 	latest    atomic.Int64 // number of the last wave that was issued, or is being
 	again     atomic.Int64 // chunks that were assembled again, for tests
 	stop      chan struct{}
@@ -87,8 +87,7 @@ func openDevice(p *Pipeline, ordinal int) (_ backend, err error) {
 	if d.grid.decode, err = d.blocks(d.kernel.decode, kernels.DecodeBlock); err != nil {
 		return nil, err
 	}
-	// Low priority: where the trainer's kernels wait for room, ours come second.
-	for _, s := range []**cuda.Stream{&d.copies, &d.compute, &d.fetches} {
+	for _, s := range []**cuda.Stream{&d.copies, &d.fetches} {
 		if *s, err = d.gpu.NewStream(cuda.LowPriority); err != nil {
 			return nil, err
 		}
@@ -243,10 +242,8 @@ func (d *device) free() error {
 		errs = append(errs, d.gpu.FreeHost(d.p.slabs))
 		d.p.slabs = nil
 	}
-	for _, s := range []*cuda.Stream{d.copies, d.compute} {
-		if s != nil {
-			errs = append(errs, s.Close())
-		}
+	if d.copies != nil {
+		errs = append(errs, d.copies.Close())
 	}
 	if d.p.slots != nil {
 		errs = append(errs, d.p.slots.close())

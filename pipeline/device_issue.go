@@ -1,7 +1,9 @@
 package pipeline
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/headrace/headrace/cuda"
@@ -43,6 +45,7 @@ func (d *device) issue(w *wave) error {
 	d.bringReads(w)
 	s.bring(d)
 	s.decode(d)
+	d.awaitOthers(s, w)
 	for i := range w.chunks {
 		d.addJobs(s, w, int32(i))
 	}
@@ -54,9 +57,9 @@ func (d *device) issue(w *wave) error {
 	d.addMoves(s, w)
 	if len(s.chunks) > 0 {
 		n := int64(len(w.chunks)) * statusBytes
-		s.commands.Copy(d.compute, cuda.Address(s.status[:n]), s.states, n)
+		s.commands.Copy(s.compute, cuda.Address(s.status[:n]), s.states, n)
 	}
-	s.commands.Record(d.compute, s.done)
+	s.commands.Record(s.compute, s.done)
 	return d.gpu.Run(&s.commands)
 }
 
@@ -72,7 +75,8 @@ func (s *stage) begin() {
 // decoded so that it is there.
 func (d *device) locate(w *wave) {
 	s := w.stage
-	out, in := int64(0), align(w.slabBytes)
+	s.order = s.order[:0]
+	var out int64
 	for i := range w.chunks {
 		c := &w.chunks[i]
 		if c.source == fromCache {
@@ -81,42 +85,57 @@ func (d *device) locate(w *wave) {
 		if c.err != nil || c.source != fromSlab && c.source != fromMapped {
 			continue
 		}
+		c.room = out
 		c.at = s.out + cuda.Ptr(out)
-		scratch := s.scratch + cuda.Ptr(out)
-		out += align(c.size)
 		if c.keep {
 			c.at = d.decoded + cuda.Ptr(c.blockOff)
 		}
-		if c.packed >= 0 {
+		switch {
+		case c.packed >= 0:
 			s.addPiece(c.at, cuda.Address(s.packed[c.packed:c.packed+c.size]), c.size)
-			continue
-		}
-		stored := d.stored(c)
-		if c.recipe.method == kernels.Copy && c.keep {
-			s.addPiece(c.at, stored, c.length)
-			continue
-		}
-		var at cuda.Ptr
-		if c.source == fromSlab { // where its read puts it
-			at = s.in + cuda.Ptr(c.off-w.slabOff)
+		case c.recipe.method == kernels.Copy && c.keep:
+			s.addPiece(c.at, d.stored(c), c.length)
+		case c.source == fromMapped:
+			s.order = append(s.order, int32(i))
+		default: // it goes with its read
 			c.travels = true
-		} else { // aligned as it is in the file, so that neighbours there are one copy
-			in += (int64(stored) - in) & 15
-			at = s.in + cuda.Ptr(in)
-			in += c.length
-			s.addPiece(at, stored, c.length)
+			s.addChunk(uint32(i), c, s.in+cuda.Ptr(c.off-w.slabOff))
 		}
-		if c.recipe.method == kernels.Copy && at%cuda.Ptr(c.recipe.elem.Word()) == 0 {
-			c.at = at
-			continue
-		}
-		s.chunks = kernels.Chunk{
-			Src: uint64(at), Dst: uint64(c.at), Scratch: uint64(scratch),
-			SrcBytes: uint32(c.length), DstBytes: uint32(c.size), Status: uint32(i),
-			Method: c.recipe.method, Typesize: c.recipe.apart,
-		}.Append(s.chunks)
-		c.decodes = true
+		out += align(c.size)
 	}
+	d.locateMapped(w)
+}
+
+// locateMapped has the chunks of mappings copied in the order of the files, where
+// neighbours are one piece, and aligned as they are there.
+func (d *device) locateMapped(w *wave) {
+	s := w.stage
+	slices.SortFunc(s.order, func(a, b int32) int { return cmp.Compare(d.stored(&w.chunks[a]), d.stored(&w.chunks[b])) })
+	in := align(w.slabBytes)
+	for _, i := range s.order {
+		c := &w.chunks[i]
+		stored := d.stored(c)
+		in += (int64(stored) - in) & 15
+		at := s.in + cuda.Ptr(in)
+		in += c.length
+		s.addPiece(at, stored, c.length)
+		s.addChunk(uint32(i), c, at)
+	}
+}
+
+// addChunk has the chunk decoded from where its bytes will lie; elements that need
+// no decoding are used from there, if they are aligned.
+func (s *stage) addChunk(i uint32, c *waveChunk, at cuda.Ptr) {
+	if c.recipe.method == kernels.Copy && at%cuda.Ptr(c.recipe.elem.Word()) == 0 {
+		c.at = at
+		return
+	}
+	s.chunks = kernels.Chunk{
+		Src: uint64(at), Dst: uint64(c.at), Scratch: uint64(s.scratch) + uint64(c.room),
+		SrcBytes: uint32(c.length), DstBytes: uint32(c.size), Status: i,
+		Method: c.recipe.method, Typesize: c.recipe.apart,
+	}.Append(s.chunks)
+	c.decodes = true
 }
 
 // bringReads copies what the device needs of each read in one piece.
@@ -165,7 +184,7 @@ func (s *stage) bring(d *device) {
 	}
 	s.commands.CopyBatch(d.copies, s.pieces)
 	s.commands.Record(d.copies, s.copied)
-	s.commands.Await(d.compute, s.copied)
+	s.commands.Await(s.compute, s.copied)
 }
 
 func (s *stage) decode(d *device) {
@@ -174,7 +193,21 @@ func (s *stage) decode(d *device) {
 		return
 	}
 	s.params = kernels.DecodeParams{Chunks: uint64(s.chunksAt), Status: uint64(s.states), N: uint32(n)}.Append(s.params[:0])
-	s.commands.Launch(d.compute, d.kernel.decode, min(n, d.grid.decode), kernels.DecodeBlock, 0, s.params)
+	s.commands.Launch(s.compute, d.kernel.decode, min(n, d.grid.decode), kernels.DecodeBlock, 0, s.params)
+}
+
+// awaitOthers lets the jobs wait for the last consumers of the slots, and for the
+// chunks that earlier waves keep: those are decoded on streams of their own. The
+// event that it leaves stands for all waves up to this one.
+func (d *device) awaitOthers(s *stage, w *wave) {
+	for _, b := range w.touched {
+		d.awaitSlot(s, b.slot)
+	}
+	if d.before != nil {
+		s.commands.Await(s.compute, d.before)
+	}
+	s.commands.Record(s.compute, s.kept)
+	d.before = s.kept
 }
 
 // assemble launches the tiles that were added.
@@ -183,16 +216,16 @@ func (s *stage) assemble(d *device) {
 	if t.n == 0 {
 		return
 	}
-	s.commands.Copy(d.compute, s.tilesAt, cuda.Address(t.tiles), int64(len(t.tiles)))
-	s.commands.Copy(d.compute, s.loopsAt, cuda.Address(t.loops), int64(len(t.loops)))
+	s.commands.Copy(s.compute, s.tilesAt, cuda.Address(t.tiles), int64(len(t.tiles)))
+	s.commands.Copy(s.compute, s.loopsAt, cuda.Address(t.loops), int64(len(t.loops)))
 	s.params = kernels.AssembleParams{Tiles: uint64(s.tilesAt), Loops: uint64(s.loopsAt), Status: uint64(s.states), N: uint32(t.n)}.Append(s.params[:0])
-	s.commands.Launch(d.compute, d.kernel.assemble, min(t.n, d.grid.assemble), kernels.AssembleBlock, 0, s.params)
+	s.commands.Launch(s.compute, d.kernel.assemble, min(t.n, d.grid.assemble), kernels.AssembleBlock, 0, s.params)
 }
 
 // flush runs what there is and waits for it, since the lists are full.
 func (s *stage) flush(d *device) error {
 	s.assemble(d)
-	s.commands.Record(d.compute, s.done)
+	s.commands.Record(s.compute, s.done)
 	if err := d.gpu.Run(&s.commands); err != nil {
 		return err
 	}
@@ -236,12 +269,11 @@ func (d *device) addPadding(s *stage, w *wave) {
 }
 
 func (d *device) addJob(s *stage, w *wave, j *job, base kernels.Tile, stride []int64) {
-	d.awaitSlot(s, j.slot)
 	f := d.p.fields[j.field]
 	base.Dst = uint64(d.sample(j.slot, f, j.sample))
-	var n nest
+	n := &s.nest
 	n.build(w.axes[j.axes:j.axes+j.rank], f, stride)
-	s.tiles.add(base, &n, int64(f.dtype.Size()))
+	s.tiles.add(base, n, int64(f.dtype.Size()))
 	s.placed += n.elements() * int64(f.dtype.Size())
 }
 
@@ -254,22 +286,21 @@ func (d *device) sample(s *slot, f *fieldLayout, i int32) cuda.Ptr {
 // after the other, in one stream, so none is overwritten before it was moved.
 func (d *device) addMoves(s *stage, w *wave) {
 	for _, m := range w.moves {
-		d.awaitSlot(s, m.slot)
 		for _, f := range d.p.fields {
-			s.commands.Copy(d.compute, d.sample(m.slot, f, m.to), d.sample(m.slot, f, m.from), int64(f.sampleBytes))
+			s.commands.Copy(s.compute, d.sample(m.slot, f, m.to), d.sample(m.slot, f, m.from), int64(f.sampleBytes))
 		}
 	}
 }
 
-// awaitSlot makes the device wait for the slot's last consumers before it is
-// written again. Events of a GPU cost the host no wait.
+// awaitSlot makes the device wait for the slot's last consumers. Events of a GPU
+// cost the host no wait.
 func (d *device) awaitSlot(s *stage, sl *slot) {
 	if !sl.dirty.Load() {
 		return
 	}
 	for _, after := range sl.take() {
 		if e, ok := after.(*pooledEvent); ok && e.pool == d.events {
-			s.commands.Await(d.compute, e.Event)
+			s.commands.Await(s.compute, e.Event)
 			s.owed = append(s.owed, e)
 			continue
 		}

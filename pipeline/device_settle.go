@@ -152,7 +152,7 @@ func (d *device) runAgain(w *wave, i int32) error {
 		return s.tiles.err
 	}
 	s.assemble(d)
-	s.commands.Record(d.compute, s.done)
+	s.commands.Record(s.compute, s.done)
 	if err := d.gpu.Run(&s.commands); err != nil {
 		return err
 	}

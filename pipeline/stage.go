@@ -28,10 +28,14 @@ type stage struct {
 	brought  int64 // bytes that are copied to the device
 	commands cuda.Commands
 	pieces   []cuda.Piece
+	order    []int32 // mapped chunks by address
+	nest     nest
 	params   []byte
 	owed     []*pooledEvent // that the wave waits for
-	copied   *cuda.Event    // the wave's bytes are on the device
-	done     *cuda.Event    // the wave is
+	compute  *cuda.Stream
+	copied   *cuda.Event // the wave's bytes are on the device
+	kept     *cuda.Event // its chunks are decoded, and those of all waves before it
+	done     *cuda.Event // the wave is
 	ready    chan struct{}
 }
 
@@ -96,16 +100,22 @@ func newStage(gpu *cuda.Device, at cuda.Ptr, encoded, decoded, packed int64) (_ 
 	s.chunks = cut(deviceChunks * kernels.ChunkBytes)
 	s.status = cut(deviceChunks * statusBytes)
 	s.lists = whole
-	if s.copied, err = gpu.NewEvent(false); err != nil {
-		return nil, err
+	for _, e := range []**cuda.Event{&s.copied, &s.kept, &s.done} {
+		if *e, err = gpu.NewEvent(false); err != nil {
+			return nil, err
+		}
 	}
-	s.done, err = gpu.NewEvent(false)
+	// Low priority: where the trainer's kernels wait for room, ours come second.
+	s.compute, err = gpu.NewStream(cuda.LowPriority)
 	return s, err
 }
 
 func (s *stage) free(gpu *cuda.Device) error {
 	var errs []error
-	for _, e := range []*cuda.Event{s.copied, s.done} {
+	if s.compute != nil {
+		errs = append(errs, s.compute.Close())
+	}
+	for _, e := range []*cuda.Event{s.copied, s.kept, s.done} {
 		if e != nil {
 			errs = append(errs, e.Close())
 		}

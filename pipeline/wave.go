@@ -84,8 +84,9 @@ type waveChunk struct {
 	// the host leaves them if it decodes.
 	at      cuda.Ptr
 	packed  int64
-	decodes bool // the wave's own launch decodes it
-	travels bool // it goes to the device with its read
+	room    int64 // offset of its place in the stage
+	decodes bool  // the wave's own launch decodes it
+	travels bool  // it goes to the device with its read
 
 	// The planner's and the readers' part.
 	entry  *entry

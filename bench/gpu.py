@@ -1,0 +1,102 @@
+"""The GPU engine over its scenarios: rates, bytes copied, time to the first batch.
+
+    gpu.py [--binary bin/headrace] [--commit ID] [--out bench/results] [--only NAME,...] [--check]
+
+Each row is one run of `headrace bench`; its data is written where it is missing.
+Prints a table, and writes all figures with command, commit and machine.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+SCENARIOS = Path(__file__).with_name("scenarios")
+# name: (scenario, flags)
+ROWS = {
+    "raw-none": ("gpu-raw", ["--reuse", "none"]),
+    "raw-batch": ("gpu-raw", ["--reuse", "batch"]),
+    "raw-batch-ring": ("gpu-raw", ["--reuse", "batch", "--reader", "ring"]),
+    "raw-window": ("gpu-raw", ["--reuse", "window"]),
+    "raw-cache": ("gpu-raw", ["--reuse", "cache", "--device-bytes", str(16 << 30)]),
+    "lz4-batch": ("gpu-lz4", ["--reuse", "batch"]),
+    "lz4-none": ("gpu-lz4", ["--reuse", "none"]),
+    "blosc-lz4-batch": ("gpu-blosc-lz4", ["--reuse", "batch"]),
+    "blosc-lz4-batch-ring": ("gpu-blosc-lz4", ["--reuse", "batch", "--reader", "ring"]),
+    "blosc-lz4-none": ("gpu-blosc-lz4", ["--reuse", "none"]),
+    "zstd-host-batch": ("default", ["--reuse", "batch"]),
+    "zstd-nvcomp-batch": ("default", ["--reuse", "batch", "--decoder", "nvcomp"]),
+    "zstd-nvcomp-cache": ("default", ["--reuse", "cache", "--decoder", "nvcomp", "--device-bytes", str(16 << 30)]),
+}
+COLUMNS = {
+    "samples_per_s": "samples/s",
+    "gb_per_s": "GB/s out",
+    "decoded_gb_per_s": "decoded",
+    "copied_gb_per_s": "copied",
+    "open_ms": "open ms",
+    "first_batch_ms": "first ms",
+}
+
+
+def run(binary: str, name: str, check: bool) -> dict:
+    scenario, flags = ROWS[name]
+    command = [binary, "bench", str(SCENARIOS / f"{scenario}.json"), "--device", "cuda:0", "--json", *flags]
+    if check:
+        command += ["--check", "--batches", "4"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or ["no word"]
+        return {"name": name, "command": command[1:], "error": last[0]}
+    return {"name": name, "command": command[1:], "result": json.loads(done.stdout)}
+
+
+def machine() -> dict:
+    query = ["nvidia-smi", "--query-gpu=name,driver_version,pcie.link.gen.current,pcie.link.width.current", "--format=csv,noheader"]
+    gpu = subprocess.run(query, capture_output=True, text=True).stdout.strip()
+    return {"gpu": gpu, "cores": len(os.sched_getaffinity(0)), "kernel": platform.release()}
+
+
+def table(rows: list[dict]) -> str:
+    lines = [f"{'':22}" + "".join(f"{title:>11}" for title in COLUMNS.values()) + "   stages busy ms"]
+    for row in rows:
+        if "error" in row:
+            lines.append(f"{row['name']:22} {row['error']}")
+            continue
+        result = row["result"]
+        busy = " ".join(f"{s['name']} {s['busy_ms']:.0f}" for s in result["stages"] if s["busy_ms"] > 0)
+        cells = "".join(f"{result[key]:11.1f}" for key in COLUMNS)
+        check = " equal to a plain read" if (result.get("check") or {}).get("ok") else ""
+        lines.append(f"{row['name']:22}{cells}   {busy}; {result['mapped_bytes'] >> 20} MiB mapped{check}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", default="bin/headrace")
+    parser.add_argument("--commit", default="unknown")
+    parser.add_argument("--out", default="bench/results")
+    parser.add_argument("--only", default=",".join(ROWS))
+    parser.add_argument("--check", action="store_true", help="compare with a plain read, over few batches")
+    options = parser.parse_args()
+    rows = []
+    for name in options.only.split(","):
+        rows.append(run(options.binary, name, options.check))
+        print(table(rows[-1:]), flush=True)
+    now = datetime.datetime.now(datetime.timezone.utc)
+    record = {
+        "command": " ".join(["bench/gpu.py", *sys.argv[1:]]),
+        "commit": options.commit,
+        "date": now.isoformat(timespec="seconds"),
+        "machine": machine(),
+        "rows": rows,
+    }
+    out = Path(options.out) / f"gpu{'-check' if options.check else ''}-{now:%Y%m%d-%H%M%S}.json"
+    out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
