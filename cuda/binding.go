@@ -36,6 +36,11 @@ func openLibrary(path string) (lib library, version, code int, text string) {
 
 func (l library) canBatch() bool { return C.hr_cuda_can_batch(l.cu) != 0 }
 
+// pushPop gives the addresses of cuCtxPushCurrent and cuCtxPopCurrent.
+func (l library) pushPop() (push, pop uintptr) {
+	return uintptr(C.hr_cuda_push(l.cu)), uintptr(C.hr_cuda_pop(l.cu))
+}
+
 // call does one operation, inside the context unless that is 0. bytes hold no Go
 // pointers; the C side keeps neither them nor w.
 func (l library) call(context uint64, o op, w *words, bytes []byte) int {

@@ -11,6 +11,8 @@ func openLibrary(string) (lib library, version, code int, text string) {
 
 func (library) canBatch() bool { return false }
 
+func (library) pushPop() (push, pop uintptr) { return 0, 0 }
+
 func (library) call(uint64, op, *words, []byte) int { return codeNoLibrary }
 
 func (library) run(uint64, []uint64, *[2]uint64) int { return codeNoLibrary }

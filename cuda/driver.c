@@ -185,6 +185,9 @@ int hr_cuda_load(const char *path, hr_cuda **out, int *version, char *text, size
 
 int hr_cuda_can_batch(const hr_cuda *cu) { return cu->batch12 || cu->batch13; }
 
+uint64_t hr_cuda_push(const hr_cuda *cu) { return (uint64_t)(uintptr_t)cu->cuCtxPushCurrent; }
+uint64_t hr_cuda_pop(const hr_cuda *cu) { return (uint64_t)(uintptr_t)cu->cuCtxPopCurrent; }
+
 static void *pointer(uint64_t word) { return (void *)(uintptr_t)word; }
 
 #define TRY(call) \

@@ -70,6 +70,11 @@ int hr_cuda_load(const char *path, hr_cuda **out, int *version, char *text, size
 // hr_cuda_can_batch says whether the driver has the batched copy.
 int hr_cuda_can_batch(const hr_cuda *cu);
 
+// hr_cuda_push and hr_cuda_pop give the addresses of cuCtxPushCurrent and
+// cuCtxPopCurrent, for the C side of other bindings.
+uint64_t hr_cuda_push(const hr_cuda *cu);
+uint64_t hr_cuda_pop(const hr_cuda *cu);
+
 // hr_cuda_call does one operation; with a context, inside it. The calling
 // thread's current context is the same afterwards, whatever the status.
 int hr_cuda_call(hr_cuda *cu, uint64_t context, int op, uint64_t *words, void *bytes);

@@ -45,7 +45,8 @@ int64_t configure(const std::string &what, int64_t a) {
 
 // what: a switch, "fail" (a = which call from now on, 0 all; b = status; b 0 ends
 // it), "hide", "lose" (device a, status b), "calls", "live", "push" and "depth" of
-// the calling thread. -1 for an unknown one.
+// the calling thread, "reachable" (bytes b at address a; name "write"?) for its
+// context, which other fakes ask. -1 for an unknown one.
 extern "C" __attribute__((visibility("default"))) int64_t hr_fake(const char *what, const char *name, int64_t a, int64_t b) {
     using namespace fake;
     std::lock_guard<std::mutex> lock(state().mu);
@@ -65,6 +66,8 @@ extern "C" __attribute__((visibility("default"))) int64_t hr_fake(const char *wh
         stack().push_back(&state().contexts.at(a));
     } else if (w == "depth") {
         return stack().size();
+    } else if (w == "reachable") {
+        return reachable(current(), uint64_t(a), uint64_t(b), !strcmp(name, "write")) == OK;
     } else {
         return configure(w, a);
     }
