@@ -18,9 +18,10 @@ func (a *app) doctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look at this machine and say what to do",
-		Long: `Look at this machine: cores, memory, limits, build, GPU, Python package and, with
---path, the speed of a folder. Nothing is changed. It fails only if something that
-was asked for does not work.`,
+		Long: `Look at this machine: cores, memory, limits, build, Python package, and of each GPU
+the driver, kernels, free memory, PCIe link, pinning of the page cache and NUMA node;
+with --path, the speed of a folder. Nothing is changed. It fails only if something
+that was asked for does not work.`,
 		Example: "  headrace doctor\n  headrace doctor --path /data",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -29,6 +30,7 @@ was asked for does not work.`,
 				s.Python, _ = exec.LookPath("python3")
 			}
 			s.Libraries = filepath.SplitList(os.Getenv("LD_LIBRARY_PATH"))
+			s.MPS = os.Getenv("CUDA_MPS_PIPE_DIRECTORY")
 			checks := doctor.Run(cmd.Context(), s)
 			if err := a.printChecks(checks); err != nil {
 				return err

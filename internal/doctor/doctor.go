@@ -1,8 +1,16 @@
 // Package doctor looks at the machine that headrace runs on and says what is
 // missing or slow and what to do about it.
 //
-// Every check only looks: no setting is changed, and the one file that the
-// storage check may write is removed again.
+//	host.go     cores, memory, limits, build
+//	gpu.go      the driver, and the list of checks of each GPU
+//	device.go   what a GPU is asked through the driver: kernels, memory, pinning
+//	sysfs.go    what the system says of it: PCIe link, NUMA node, MPS
+//	python.go   the installed package
+//	storage.go  how fast a folder is read
+//
+// Every check only looks: no setting is changed, and the files that the checks of
+// storage and of pinning may write are removed again. Looking at a GPU makes a
+// context there for a moment, a few hundred MB of its memory.
 package doctor
 
 import (
@@ -46,6 +54,12 @@ type System struct {
 	Path string
 	// Libraries lists further folders to look for the driver in.
 	Libraries []string
+	// Driver is the path of NVIDIA's driver library; "" is the one that the loader
+	// finds.
+	Driver string
+	// MPS is the folder of the multi-process service (CUDA_MPS_PIPE_DIRECTORY); ""
+	// is the usual one.
+	MPS string
 }
 
 // Run makes all checks in a fixed order.
@@ -57,8 +71,8 @@ func Run(ctx context.Context, s System) []Check {
 		s.build(),
 		s.features(),
 		s.pages(),
-		s.gpu(),
 	}
+	checks = append(checks, s.gpus(ctx)...)
 	if s.Python != "" {
 		checks = append(checks, s.python(ctx))
 	}

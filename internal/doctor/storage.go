@@ -39,7 +39,7 @@ func (s System) storage(ctx context.Context) []Check {
 		return fail(err)
 	}
 	if len(files) == 0 {
-		own, err := writeOwn(s.Path)
+		own, err := writeRandom(s.Path, ownBytes)
 		if own != "" {
 			defer os.Remove(own) //nolint:errcheck // a leftover harms nobody
 		}
@@ -89,13 +89,13 @@ func existing(path string) (files []string, err error) {
 	return files, err
 }
 
-// writeOwn makes a file of random bytes in a folder and gives its name.
-func writeOwn(folder string) (name string, err error) {
+// writeRandom makes a file of n random bytes in a folder and gives its name.
+func writeRandom(folder string, n int64) (name string, err error) {
 	f, err := os.CreateTemp(folder, ".headrace-doctor*")
 	if err != nil {
 		return "", err
 	}
-	_, err = io.CopyN(f, rand.Reader, ownBytes)
+	_, err = io.CopyN(f, rand.Reader, n)
 	return f.Name(), errors.Join(err, f.Sync(), f.Close())
 }
 

@@ -25,8 +25,10 @@ var folders = map[string]row{
 	"codec":    {ours: []string{"nd"}, others: []string{"github.com/klauspost/compress", "github.com/pierrec/lz4", "github.com/DataDog/zstd", "golang.org/x/sys/cpu"}, why: "codec turns bytes into bytes and knows neither arrays nor files"},
 	"store":    {ours: []string{"nd"}, others: []string{"golang.org/x/sys"}, why: "store knows keys and bytes, not what they mean"},
 	"cuda":     {ours: []string{"nd"}, why: "cuda holds primitives, with no notion of a wave"},
-	"pipeline": {ours: []string{"nd", "zarr", "codec", "store", "cuda", "sampler"}, others: []string{"golang.org/x/sys"}, why: "the engine of one rank: it knows neither the job nor a coordinator"},
+	"pipeline": {ours: []string{"nd", "zarr", "codec", "store", "cuda", "cuda/kernels", "sampler"}, others: []string{"golang.org/x/sys"}, why: "the engine of one rank: it knows neither the job nor a coordinator"},
 	"loader":   {ours: []string{"nd", "rank", "sampler", "pipeline", "agentapi"}, why: "a rank must load data with the coordinator dead; a Fence is handed in by cabi or cmd"},
+
+	"cuda/kernels": {ours: []string{"nd"}, pure: true, why: "kernels is an image and the form of its parameters; who launches them is another's business"},
 
 	"agentapi":    {ours: []string{"nd"}, why: "the protocol is shared by both ends and must pull in neither"},
 	"companion":   {ours: []string{"nd", "pipeline", "companion/session", "agentapi"}, others: []string{"golang.org/x/sys"}, why: "the engine process is a session behind a socket"},
@@ -52,7 +54,7 @@ var folders = map[string]row{
 	"internal/export":     {ours: []string{"nd", "zarr", "sampler", "pipeline"}, why: "export streams one box through the engine"},
 	"internal/benchmark":  {ours: []string{"nd", "zarr", "codec", "store", "sampler", "pipeline", "internal/scenario", "internal/dataset", "internal/plainread"}, why: "a benchmark writes its data, runs the engine and checks it against plainread"},
 	"internal/demo":       {ours: []string{"nd", "rank", "sampler", "pipeline", "loader", "internal/scenario", "internal/dataset", "internal/benchmark"}, why: "the demo is a small trainer over small data"},
-	"internal/doctor":     {ours: []string{"rank"}, others: []string{"golang.org/x/sys"}, why: "doctor looks at the machine, not at data"},
+	"internal/doctor":     {ours: []string{"rank", "cuda", "cuda/kernels"}, others: []string{"golang.org/x/sys"}, why: "doctor looks at the machine, its GPUs and whether the kernels load there, not at data"},
 	"internal/atomicfile": {ours: []string{"nd"}, others: []string{"golang.org/x/sys"}, why: "a file that is whole or absent"},
 	"internal/lint":       {why: "lint reads source and needs nothing of the engine"},
 }

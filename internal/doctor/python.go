@@ -2,44 +2,10 @@ package doctor
 
 import (
 	"context"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 )
-
-// gpu looks for NVIDIA's driver library. A GPU is not needed.
-func (s System) gpu() Check {
-	c := Check{Name: "GPU", Status: Note}
-	library := s.driver()
-	if library == "" {
-		c.Found = "no NVIDIA driver found: batches stay on the host"
-		return c
-	}
-	c.Found = "driver library " + library
-	if first, _, _ := strings.Cut(s.text("proc/driver/nvidia/version"), "\n"); first != "" {
-		c.Found += " (" + first + ")"
-	}
-	c.Advice = "this version has no GPU engine yet: batches stay on the host"
-	return c
-}
-
-// driver is the path of libcuda, "" if there is none. It is not opened: opening
-// it would start the driver.
-func (s System) driver() string {
-	folders := []string{
-		"usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib",
-		"usr/lib/wsl/lib", "usr/local/nvidia/lib64", "run/opengl-driver/lib",
-	}
-	for _, folder := range append(folders, s.Libraries...) {
-		path := filepath.Join(s.file(folder), "libcuda.so.1")
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	return ""
-}
 
 // python compares the version of the installed package with this program's: the
 // two come from one wheel, but a command found first in PATH may be older.
