@@ -53,6 +53,14 @@ func (d *Device) MemInfo() (free, total int64, err error) {
 	return int64(w[0]), int64(w[1]), err
 }
 
+// Synchronize blocks until all work is done that anybody in the process has given
+// the device's streams so far. It holds a thread, and waits for work that is none of
+// the caller's business: an event is the better thing where the stream is known.
+func (d *Device) Synchronize() error {
+	var w words
+	return d.do(opSynchronize, &w, nil, "synchronizing")
+}
+
 // Close waits for the calls in flight, drains the device's own streams, frees all
 // that was made from the device and lets the context go. It returns the first
 // error, having gone on after it.

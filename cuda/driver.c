@@ -75,6 +75,7 @@ enum {
 	E(cuDevicePrimaryCtxRelease, (CUdevice)) \
 	E(cuCtxPushCurrent, (CUcontext)) \
 	E(cuCtxPopCurrent, (CUcontext *)) \
+	E(cuCtxSynchronize, (void)) \
 	E(cuCtxGetStreamPriorityRange, (int *, int *)) \
 	E(cuMemGetInfo, (size_t *, size_t *)) \
 	E(cuMemAlloc, (CUdeviceptr *, size_t)) \
@@ -344,6 +345,8 @@ static int order_op(hr_cuda *cu, int op, uint64_t *w, void *bytes)
 		return cu->cuEventQuery(pointer(w[0]));
 	case HR_EVENT_DESTROY:
 		return cu->cuEventDestroy(pointer(w[0]));
+	case HR_SYNCHRONIZE:
+		return cu->cuCtxSynchronize();
 	case HR_EXPORT_EVENT:
 		return cu->cuIpcGetEventHandle(bytes, pointer(w[0]));
 	case HR_IMPORT_EVENT:

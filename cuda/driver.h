@@ -49,6 +49,7 @@ enum {
 	HR_IMPORT_MEMORY,    // -> address; bytes: handle[64]
 	HR_CLOSE_MEMORY,     // address
 	HR_IMPORT_EVENT,     // -> event; bytes: handle[64]
+	HR_SYNCHRONIZE,      // blocks until all streams of the context are done
 	HR_OPS,
 };
 

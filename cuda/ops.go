@@ -35,6 +35,7 @@ const (
 	opImportMemory
 	opCloseMemory
 	opImportEvent
+	opSynchronize
 	opCount
 )
 

@@ -135,6 +135,7 @@ int release(int);
 int push(void *);
 int pop(void **);
 int priority_range(int *, int *);
+int synchronize();
 
 int mem_info(size_t *, size_t *);
 int mem_alloc(Ptr *, size_t);

@@ -187,6 +187,11 @@ int stream_create(void **handle, unsigned flags, int priority) {
     return OK;
 }
 
+int synchronize() {
+    CALL("cuCtxSynchronize");
+    return finish_all(current());
+}
+
 int stream_synchronize(void *handle) {
     CALL("cuStreamSynchronize");
     STREAM(stream, handle);

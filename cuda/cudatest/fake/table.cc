@@ -24,6 +24,7 @@ const Entry entries[] = {
     ENTRY("cuDevicePrimaryCtxRelease", 11000, release),
     ENTRY("cuCtxPushCurrent", 4000, push),
     ENTRY("cuCtxPopCurrent", 4000, pop),
+    ENTRY("cuCtxSynchronize", 2000, synchronize),
     ENTRY("cuCtxGetStreamPriorityRange", 5050, priority_range),
     ENTRY("cuMemGetInfo", 3020, mem_info),
     ENTRY("cuMemAlloc", 3020, mem_alloc),
