@@ -138,15 +138,35 @@ func (b *Batch) Release(after Event) error {
 // given so far: the slot is not written again before that is done, and nobody
 // waits on the host. The stream is a CUstream; 0 and 1 are the legacy default
 // stream, 2 the default stream of the calling thread. On the host it is Release.
+//
+// A stream that is no more cannot be asked: then this is ReleaseAfterAll. Whether a
+// driver notices is its own affair, so that consumers keep their streams.
 func (b *Batch) ReleaseOn(stream uintptr) error {
 	if b.device == nil || b.slot == nil {
 		return b.Release(nil)
 	}
 	after, err := b.device.events.record(stream)
 	if err != nil {
-		return errors.Join(err, b.Release(nil))
+		return b.ReleaseAfterAll()
 	}
 	return b.Release(after)
+}
+
+// ReleaseAfterAll is Release after all work that this process has given the batch's
+// GPU so far, for a consumer whose stream is not known. It waits for that work.
+func (b *Batch) ReleaseAfterAll() error {
+	if b.device == nil || b.slot == nil {
+		return b.Release(nil)
+	}
+	return errors.Join(b.device.gpu.Synchronize(), b.Release(nil))
+}
+
+// GPU is the ordinal of the GPU that the batch lies on; false on the host.
+func (b *Batch) GPU() (ordinal int, ok bool) {
+	if b.device == nil {
+		return 0, false
+	}
+	return b.device.gpu.Info().Ordinal, true
 }
 
 // Bytes is the size of field i.

@@ -159,7 +159,8 @@ type Config struct {
 	// others can map serves batches to them.
 	BatchMemory Memory
 
-	driver string // libcuda's path, for tests
+	// Driver is the path of libcuda; "" is the system's.
+	Driver string
 
 	// Reader is how files are read: "ring" (pread into a ring), or "" for the best
 	// one there is.

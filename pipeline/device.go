@@ -64,7 +64,7 @@ func openDevice(p *Pipeline, ordinal int) (_ backend, err error) {
 			err = errors.Join(err, d.free())
 		}
 	}()
-	driver, err := cuda.Load(p.cfg.driver)
+	driver, err := cuda.Load(p.cfg.Driver)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/headrace/headrace/codec"
 	"github.com/headrace/headrace/cuda"
 	"github.com/headrace/headrace/cuda/cudatest"
+	"github.com/headrace/headrace/cuda/nvcomp/nvcomptest"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/sampler"
 	"github.com/headrace/headrace/store"
@@ -24,9 +25,9 @@ import (
 
 // The tests of this package run on the host. With -device fake they all run on the
 // backend for GPUs over a driver that keeps the device's memory on the host, with
-// -device lazy on one that puts work off until it is awaited, and with -device
-// cuda:0 on a GPU.
-var testDevice = flag.String("device", "", "where the tests run: empty for the host, fake, lazy, or cuda:N")
+// -device lazy on one that puts work off until it is awaited, with -device nvcomp
+// with a fake of that library too, and with -device cuda:0 on a GPU.
+var testDevice = flag.String("device", "", "where the tests run: empty for the host, fake, lazy, nvcomp, or cuda:N")
 
 // onDevice is the config for the device that the tests run on.
 func onDevice(t testing.TB, cfg Config) Config {
@@ -35,6 +36,8 @@ func onDevice(t testing.TB, cfg Config) Config {
 		return cfg
 	case "fake", "lazy":
 		onFake(t, &cfg).Lazy(*testDevice == "lazy")
+	case "nvcomp":
+		withLibrary(t, &cfg)
 	default:
 		cfg.Device = Device(*testDevice)
 		smallBudget(&cfg)
@@ -50,9 +53,16 @@ func onFake(t testing.TB, cfg *Config) *cudatest.Fake {
 			t.Errorf("the driver complains: %q", c)
 		}
 	})
-	cfg.Device, cfg.driver = "cuda:0", fake.Path
+	cfg.Device, cfg.Driver = "cuda:0", fake.Path
 	smallBudget(cfg)
 	return fake
+}
+
+// withLibrary is onFake with a decoder library: it decodes what its encoder could
+// not compress, and fails with the rest, which is then the host's.
+func withLibrary(t testing.TB, cfg *Config) {
+	fake := onFake(t, cfg)
+	cfg.Decoder = "nvcomp=" + nvcomptest.New(t, nvcomptest.Five, fake).Path
 }
 
 func smallBudget(cfg *Config) {
@@ -198,6 +208,36 @@ func TestChunksLeftToTheHost(t *testing.T) {
 		t.Error("no wave met a chunk that was repaired behind its back: the test shows nothing")
 	}
 	checkIdle(t, p)
+}
+
+// Frames go to the library where the config names one; what it refuses, or decodes
+// to another length, the host decodes.
+func TestFramesOfALibrary(t *testing.T) {
+	for _, dtype := range []nd.DType{nd.U16, nd.Bool} { // incompressible, and compressible
+		t.Run(dtype.String(), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(3, 1))
+			a := makeArray(t, r, layout{shape: []int64{64, 64}, chunk: []int64{16, 16}, dtype: dtype, codec: "zstd"})
+			cfg := Config{
+				Arrays: []ArrayRef{{URI: "a", Store: a.stored("a")}}, BatchSize: 4,
+				Fields: []Field{{Name: "x", Shape: []int{4, 4}, DType: nd.F32}},
+			}
+			withLibrary(t, &cfg)
+			p, err := Open(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var samples []sampler.Sample
+			for i := range 64 {
+				samples = append(samples, at(int64(i), r.Int64N(61), r.Int64N(61)))
+			}
+			compare(t, p, &cfg, []*testArray{a}, samples)
+			byLibrary := p.counts.framed.Load()
+			if (byLibrary > 0) != (dtype == nd.U16) {
+				t.Errorf("the library decoded %d chunks of %s", byLibrary, dtype)
+			}
+			checkIdle(t, p)
+		})
+	}
 }
 
 // outcome is what came out of a pipeline, in words: ids, errors and bytes.
@@ -409,6 +449,20 @@ func TestOpenGivesEverythingBack(t *testing.T) {
 // from being written: the device waits, not the host. The driver here does nothing
 // before somebody waits for it, so an event that is left out shows.
 func TestReleaseOnAStream(t *testing.T) {
+	const invalidHandle = 400
+	for name, release := range map[string]func(*cudatest.Fake, *Batch, uintptr) error{
+		"known": func(_ *cudatest.Fake, b *Batch, stream uintptr) error { return b.ReleaseOn(stream) },
+		"gone": func(fake *cudatest.Fake, b *Batch, _ uintptr) error { // and another one uses the batch
+			fake.Fail("cuEventRecord", 1, invalidHandle)
+			return b.ReleaseOn(4711)
+		},
+		"unknown": func(_ *cudatest.Fake, b *Batch, _ uintptr) error { return b.ReleaseAfterAll() },
+	} {
+		t.Run(name, func(t *testing.T) { releaseOnAStream(t, release) })
+	}
+}
+
+func releaseOnAStream(t *testing.T, releaseBatch func(*cudatest.Fake, *Batch, uintptr) error) {
 	c := newCube(t)
 	c.cfg.Slots = 1
 	fake := onFake(t, &c.cfg)
@@ -434,7 +488,7 @@ func TestReleaseOnAStream(t *testing.T) {
 	if err := d.gpu.Run(&cmds); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.ReleaseOn(stream.Handle()); err != nil {
+	if err := releaseBatch(fake, b, stream.Handle()); err != nil {
 		t.Fatal(err)
 	}
 	push(t, p, at(4, 7, 9), at(5, 8, 9), at(6, 9, 9), at(7, 10, 9))
