@@ -211,7 +211,7 @@ func (c *Config) Validate() error {
 	}
 	_, gpu := c.Device.ordinal()
 	v.check(c.Reader == "" || c.Reader == "ring" || gpu && c.Reader == "mapped", "Reader", "%q is unknown here: \"ring\", on a GPU \"mapped\", or \"\"", c.Reader)
-	v.check(c.Decoder == "", "Decoder", "%q is unknown: leave it empty on the CPU", c.Decoder)
+	c.checkDecoder(v)
 	v.check(int(c.Reuse) < len(reuseNames), "Reuse", "is %d", c.Reuse)
 	v.check(int(c.OnError) < len(policyNames), "OnError", "is %d", c.OnError)
 	return v.err()

@@ -33,6 +33,7 @@ type device struct {
 	copies  *cuda.Stream
 	fetches *cuda.Stream
 	events  *eventPool
+	frames  *frames // nil without a library
 
 	fetching sync.Mutex
 	bounce   []byte // pinned, for fetch; nil once closed
@@ -93,7 +94,7 @@ func openDevice(p *Pipeline, ordinal int) (_ backend, err error) {
 		}
 	}
 	d.events = &eventPool{gpu: d.gpu}
-	return d, nil
+	return d, d.openFrames()
 }
 
 // blocks is the number of blocks that run at once on the multiprocessors that the
@@ -134,7 +135,7 @@ func (d *device) admit() {
 		d.parked = append(d.parked[:0], d.parked[1:]...)
 		n := len(d.idle)
 		w.stage, d.idle = d.idle[n-1], d.idle[:n-1]
-		w.undone.Store(w.assignPacked() + 1)
+		w.undone.Store(d.assign(w) + 1)
 		for i := range w.chunks {
 			if w.chunks[i].packed >= 0 {
 				d.todo.put(unpackTask{w, i})
@@ -145,15 +146,21 @@ func (d *device) admit() {
 	}
 }
 
-// assignPacked gives the chunks that the host decodes their places in the stage:
-// those without a kernel, and all where the stored bytes do not fit the stage (they
-// are larger than the chunks that they stand for).
-func (w *wave) assignPacked() (tasks int32) {
+// assign says who decodes each chunk: a kernel or the library on the device, else
+// the host, for which the chunk gets a place in the stage. All is the host's where
+// the stored bytes do not fit the stage (they are larger than the chunks that they
+// stand for).
+func (d *device) assign(w *wave) (tasks int32) {
 	var at int64
+	frames := 0
 	for i := range w.chunks {
 		c := &w.chunks[i]
-		c.packed, c.decodes, c.travels = -1, false, false
+		c.packed, c.decodes, c.travels, c.framed = -1, false, false, false
 		if c.source != fromSlab || c.err != nil || c.recipe.method != kernels.Host && w.slabBytes <= w.stage.encoded {
+			continue
+		}
+		if c.framed = d.framed(c, frames); c.framed {
+			frames++
 			continue
 		}
 		c.packed = at
@@ -242,6 +249,7 @@ func (d *device) free() error {
 		errs = append(errs, d.gpu.FreeHost(d.p.slabs))
 		d.p.slabs = nil
 	}
+	errs = append(errs, d.frames.free())
 	if d.copies != nil {
 		errs = append(errs, d.copies.Close())
 	}

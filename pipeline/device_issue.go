@@ -44,6 +44,9 @@ func (d *device) issue(w *wave) error {
 	d.locate(w)
 	d.bringReads(w)
 	s.bring(d)
+	if err := s.decodeFrames(d); err != nil {
+		return err
+	}
 	s.decode(d)
 	d.awaitOthers(s, w)
 	for i := range w.chunks {
@@ -69,6 +72,7 @@ func (s *stage) begin() {
 	s.tiles.err = nil
 	s.chunks, s.pieces, s.placed = s.chunks[:0], s.pieces[:0], 0
 	s.brought = 0
+	s.frames.reset()
 }
 
 // locate finds the device address of every chunk, and what must be copied and
@@ -76,6 +80,7 @@ func (s *stage) begin() {
 func (d *device) locate(w *wave) {
 	s := w.stage
 	s.order = s.order[:0]
+	loose := slices.ContainsFunc(w.chunks, func(c waveChunk) bool { return c.framed })
 	var out int64
 	for i := range w.chunks {
 		c := &w.chunks[i]
@@ -95,7 +100,7 @@ func (d *device) locate(w *wave) {
 			s.addPiece(c.at, cuda.Address(s.packed[c.packed:c.packed+c.size]), c.size)
 		case c.recipe.method == kernels.Copy && c.keep:
 			s.addPiece(c.at, d.stored(c), c.length)
-		case c.source == fromMapped:
+		case c.source == fromMapped || loose:
 			s.order = append(s.order, int32(i))
 		default: // it goes with its read
 			c.travels = true
@@ -103,23 +108,35 @@ func (d *device) locate(w *wave) {
 		}
 		out += align(c.size)
 	}
-	d.locateMapped(w)
+	d.locateLoose(w)
 }
 
-// locateMapped has the chunks of mappings copied in the order of the files, where
-// neighbours are one piece, and aligned as they are there.
-func (d *device) locateMapped(w *wave) {
+// locateLoose has chunks copied one by one: those of mappings, in the order of the
+// files, where neighbours are one piece, and aligned as they are there; and all of a
+// wave with frames, which must be aligned.
+func (d *device) locateLoose(w *wave) {
 	s := w.stage
 	slices.SortFunc(s.order, func(a, b int32) int { return cmp.Compare(d.stored(&w.chunks[a]), d.stored(&w.chunks[b])) })
-	in := align(w.slabBytes)
+	in := int64(0)
+	if slices.ContainsFunc(w.chunks, func(c waveChunk) bool { return c.travels }) {
+		in = align(w.slabBytes)
+	}
 	for _, i := range s.order {
 		c := &w.chunks[i]
 		stored := d.stored(c)
-		in += (int64(stored) - in) & 15
+		if c.framed {
+			in = (in + frameGrain - 1) &^ (frameGrain - 1)
+		} else {
+			in += (int64(stored) - in) & 15
+		}
 		at := s.in + cuda.Ptr(in)
 		in += c.length
 		s.addPiece(at, stored, c.length)
-		s.addChunk(uint32(i), c, at)
+		if c.framed {
+			s.frames.add(i, c, at)
+		} else {
+			s.addChunk(uint32(i), c, at)
+		}
 	}
 }
 

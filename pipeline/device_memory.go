@@ -42,11 +42,17 @@ func (d *device) divide() error {
 		return nd.Errorf(nd.ErrBudget, "DeviceBytes %d is too little: %d slots of %d bytes, the least for %d waves of chunks of %d and DecodedBytes %d need %d; raise it, or lower Slots or BatchSize",
 			budget, c.Slots, l.slot, deviceWaves, l.chunk, c.DecodedBytes, need+c.DecodedBytes)
 	}
-	wave := d.waveBytes(budget-slots-c.DecodedBytes, c.DecodedBytes == 0 && c.Reuse != ReuseNone)
+	wave, err := d.fitWave(budget-slots-c.DecodedBytes, c.DecodedBytes == 0 && c.Reuse != ReuseNone)
+	if err != nil {
+		return err
+	}
 	if err := d.divideHost(wave); err != nil {
 		return err
 	}
 	taken := slots + deviceWaves*stageSize(d.encoded(), wave+l.chunk) + stageSize(0, l.chunk)
+	if d.frames != nil {
+		taken += d.frames.bytes
+	}
 	l.decoded = c.DecodedBytes
 	if l.decoded == 0 {
 		l.decoded = max(0, budget-taken)
@@ -54,7 +60,7 @@ func (d *device) divide() error {
 	if c.Reuse == ReuseNone {
 		l.decoded = 0
 	}
-	d.p.capacity = capacity{waves: deviceWaves, decoded: wave, unpacked: min(wave, unpackWave), chunks: deviceChunks - 1}
+	d.p.capacity = capacity{waves: deviceWaves, decoded: wave, unpacked: min(wave, unpackWave), frames: d.frames != nil, chunks: deviceChunks - 1}
 	d.p.counts.deviceBytes.Store(taken + l.decoded)
 	return nil
 }
@@ -76,6 +82,24 @@ func (d *device) budget() (int64, error) {
 		return 0, nd.Errorf(nd.ErrBudget, "DeviceBytes is %d, but %d of the %d bytes of the GPU are free: lower it, or end what uses the GPU", budget, free, total)
 	}
 	return budget, nil
+}
+
+// fitWave finds the size of a wave, with the library's scratch where there is one:
+// that grows with the wave, and the wave shrinks until both fit.
+func (d *device) fitWave(rest int64, cache bool) (wave int64, err error) {
+	wave = d.waveBytes(rest, cache)
+	if d.frames == nil {
+		return wave, nil
+	}
+	for {
+		if err := d.frames.plan(wave, d.p.limits.chunk); err != nil {
+			return 0, err
+		}
+		if fits := d.waveBytes(rest-d.frames.bytes, cache); fits >= wave || wave == d.p.limits.chunk {
+			return wave, nil
+		}
+		wave = max(d.p.limits.chunk, wave*7/8)
+	}
 }
 
 // waveBytes is the decoded size of a wave when the stages and, if it has no size of
@@ -104,7 +128,7 @@ func (d *device) divideHost(wave int64) error {
 	least := 2*l.chunk + maxRead
 	l.slabs = max(least, min(ringMost, (deviceWaves+1)*wave))
 	if c.HostBytes > 0 {
-		l.slabs = min(l.slabs, c.HostBytes-fixed)
+		l.slabs = min(max(least, (deviceWaves+1)*wave), c.HostBytes-fixed)
 		if l.slabs < least {
 			return nd.Errorf(nd.ErrBudget, "HostBytes %d is too little: scratch for %d workers %d, indexes %d, pinned buffers of %d waves and the least ring of %d need %d; raise it, or lower Workers",
 				c.HostBytes, c.Workers, l.scratch, l.index, deviceWaves, least, fixed+least)
@@ -135,11 +159,19 @@ func (d *device) take() (err error) {
 	}
 	wave := p.capacity.decoded
 	each, mend := stageSize(d.encoded(), wave+l.chunk), stageSize(0, l.chunk)
-	if d.memory, err = d.gpu.Alloc(align(l.decoded) + deviceWaves*each + mend); err != nil {
+	size := align(l.decoded) + deviceWaves*each + mend
+	if d.frames != nil {
+		size += d.frames.bytes
+	}
+	if d.memory, err = d.gpu.Alloc(size); err != nil {
 		return err
 	}
 	d.decoded = d.memory
 	at := d.memory + cuda.Ptr(align(l.decoded))
+	if d.frames != nil {
+		d.frames.scratch = at
+		at += cuda.Ptr(d.frames.bytes)
+	}
 	if d.mender, err = newStage(d.gpu, at, 0, l.chunk, l.chunk); err != nil {
 		return err
 	}

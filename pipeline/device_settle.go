@@ -48,6 +48,13 @@ func (d *device) finish(w *wave) {
 // error as ever. An error of settle's own is the device's.
 func (d *device) settle(w *wave, scratch *codec.Scratch) error {
 	d.checkMappings(w)
+	failed := w.stage.frames.failed(w)
+	for _, i := range failed {
+		if err := d.mend(w, i, scratch); err != nil {
+			return err
+		}
+	}
+	d.p.counts.framed.Add(int64(len(w.stage.frames.chunks) - len(failed)))
 	for i := range w.chunks {
 		c := &w.chunks[i]
 		switch c.source {
@@ -56,6 +63,9 @@ func (d *device) settle(w *wave, scratch *codec.Scratch) error {
 				return err
 			}
 		case fromSlab, fromMapped:
+			if c.framed {
+				d.p.counts.decode.add(1, 0, c.length, c.size)
+			}
 			if c.err == nil && c.decodes {
 				if status := w.stage.statusOf(i); status != kernels.OK {
 					if err := d.mend(w, int32(i), scratch); err != nil {

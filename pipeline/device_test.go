@@ -17,6 +17,7 @@ import (
 	"github.com/headrace/headrace/codec"
 	"github.com/headrace/headrace/cuda"
 	"github.com/headrace/headrace/cuda/cudatest"
+	"github.com/headrace/headrace/cuda/nvcomp/nvcomptest"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/sampler"
 	"github.com/headrace/headrace/store"
@@ -24,9 +25,9 @@ import (
 
 // The tests of this package run on the host. With -device fake they all run on the
 // backend for GPUs over a driver that keeps the device's memory on the host, with
-// -device lazy on one that puts work off until it is awaited, and with -device
-// cuda:0 on a GPU.
-var testDevice = flag.String("device", "", "where the tests run: empty for the host, fake, lazy, or cuda:N")
+// -device lazy on one that puts work off until it is awaited, with -device nvcomp
+// with a fake of that library too, and with -device cuda:0 on a GPU.
+var testDevice = flag.String("device", "", "where the tests run: empty for the host, fake, lazy, nvcomp, or cuda:N")
 
 // onDevice is the config for the device that the tests run on.
 func onDevice(t testing.TB, cfg Config) Config {
@@ -35,6 +36,8 @@ func onDevice(t testing.TB, cfg Config) Config {
 		return cfg
 	case "fake", "lazy":
 		onFake(t, &cfg).Lazy(*testDevice == "lazy")
+	case "nvcomp":
+		withLibrary(t, &cfg)
 	default:
 		cfg.Device = Device(*testDevice)
 		smallBudget(&cfg)
@@ -53,6 +56,13 @@ func onFake(t testing.TB, cfg *Config) *cudatest.Fake {
 	cfg.Device, cfg.Driver = "cuda:0", fake.Path
 	smallBudget(cfg)
 	return fake
+}
+
+// withLibrary is onFake with a decoder library: it decodes what its encoder could
+// not compress, and fails with the rest, which is then the host's.
+func withLibrary(t testing.TB, cfg *Config) {
+	fake := onFake(t, cfg)
+	cfg.Decoder = "nvcomp=" + nvcomptest.New(t, nvcomptest.Five, fake).Path
 }
 
 func smallBudget(cfg *Config) {
@@ -198,6 +208,36 @@ func TestChunksLeftToTheHost(t *testing.T) {
 		t.Error("no wave met a chunk that was repaired behind its back: the test shows nothing")
 	}
 	checkIdle(t, p)
+}
+
+// Frames go to the library where the config names one; what it refuses, or decodes
+// to another length, the host decodes.
+func TestFramesOfALibrary(t *testing.T) {
+	for _, dtype := range []nd.DType{nd.U16, nd.Bool} { // incompressible, and compressible
+		t.Run(dtype.String(), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(3, 1))
+			a := makeArray(t, r, layout{shape: []int64{64, 64}, chunk: []int64{16, 16}, dtype: dtype, codec: "zstd"})
+			cfg := Config{
+				Arrays: []ArrayRef{{URI: "a", Store: a.stored("a")}}, BatchSize: 4,
+				Fields: []Field{{Name: "x", Shape: []int{4, 4}, DType: nd.F32}},
+			}
+			withLibrary(t, &cfg)
+			p, err := Open(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var samples []sampler.Sample
+			for i := range 64 {
+				samples = append(samples, at(int64(i), r.Int64N(61), r.Int64N(61)))
+			}
+			compare(t, p, &cfg, []*testArray{a}, samples)
+			byLibrary := p.counts.framed.Load()
+			if (byLibrary > 0) != (dtype == nd.U16) {
+				t.Errorf("the library decoded %d chunks of %s", byLibrary, dtype)
+			}
+			checkIdle(t, p)
+		})
+	}
 }
 
 // outcome is what came out of a pipeline, in words: ids, errors and bytes.

@@ -263,7 +263,7 @@ func (s *scheduler) putChunk(w *wave, u *use, c waveChunk) {
 		c.skip, c.size = u.lo, u.hi-u.lo
 	}
 	w.decoded += c.size
-	if r.method == kernels.Host && c.source == fromSlab {
+	if r.method == kernels.Host && c.source == fromSlab && !(r.frames && s.p.capacity.frames) {
 		w.unpacked += c.size
 	}
 	w.chunks = append(w.chunks, c)

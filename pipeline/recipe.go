@@ -19,6 +19,7 @@ type recipe struct {
 	raw    bool  // no stage: the stored bytes are the elements
 	method uint8 // of a device that decodes: kernels.Copy, LZ4, ..., or Host
 	apart  uint8 // size of the elements whose bytes lie apart, for kernels.Unshuffle
+	frames bool  // its one stage is zstd
 	elem   nd.DType
 	big    bool
 	size   int64   // decoded bytes of a chunk
@@ -57,6 +58,7 @@ func compile(uri string, a *zarr.Array, verify bool) (*recipe, error) {
 	}
 	r.raw = len(stages) == 0
 	r.method, r.apart = r.deviceMethod(len(stages))
+	r.frames = len(stages) == 1 && stages[0].Name() == "zstd"
 	if !r.raw && r.size > math.MaxInt32 {
 		return nil, nd.Errorf(nd.ErrUnsupported, "chunks of %v elements of %s decode to more than 2 GiB", leaf.Chunk, r.elem)
 	}

@@ -26,6 +26,7 @@ type stage struct {
 
 	placed   int64 // bytes that the tiles write
 	brought  int64 // bytes that are copied to the device
+	frames   frameList
 	commands cuda.Commands
 	pieces   []cuda.Piece
 	order    []int32 // mapped chunks by address
@@ -47,7 +48,7 @@ const (
 	// deviceChunks bounds the chunks of a wave.
 	deviceChunks = 1 << 14
 
-	listBytes = stageTiles*kernels.TileBytes + stageLoops*kernels.LoopBytes + deviceChunks*(kernels.ChunkBytes+statusBytes)
+	listBytes = stageTiles*kernels.TileBytes + stageLoops*kernels.LoopBytes + deviceChunks*(kernels.ChunkBytes+statusBytes) + frameListBytes
 
 	statusBytes = 4
 	// guard keeps the last 16-byte word of the stored bytes readable.
@@ -83,6 +84,7 @@ func newStage(gpu *cuda.Device, at cuda.Ptr, encoded, decoded, packed int64) (_ 
 	s.loopsAt = s.tilesAt + stageTiles*kernels.TileBytes
 	s.chunksAt = s.loopsAt + stageLoops*kernels.LoopBytes
 	s.states = s.chunksAt + deviceChunks*kernels.ChunkBytes
+	s.frames.at = s.states + deviceChunks*statusBytes
 
 	if s.packed, err = gpu.AllocHost(packed); err != nil {
 		return nil, err
@@ -99,8 +101,12 @@ func newStage(gpu *cuda.Device, at cuda.Ptr, encoded, decoded, packed int64) (_ 
 	s.tiles.tiles, s.tiles.loops = cut(stageTiles*kernels.TileBytes), cut(stageLoops*kernels.LoopBytes)
 	s.chunks = cut(deviceChunks * kernels.ChunkBytes)
 	s.status = cut(deviceChunks * statusBytes)
+	for i := range s.frames.args {
+		s.frames.args[i] = cut(frameArgs / 4)
+	}
+	s.frames.results = cut(frameResults)[:frameResults]
 	s.lists = whole
-	for _, e := range []**cuda.Event{&s.copied, &s.kept, &s.done} {
+	for _, e := range []**cuda.Event{&s.copied, &s.kept, &s.done, &s.frames.done} {
 		if *e, err = gpu.NewEvent(false); err != nil {
 			return nil, err
 		}
@@ -115,7 +121,7 @@ func (s *stage) free(gpu *cuda.Device) error {
 	if s.compute != nil {
 		errs = append(errs, s.compute.Close())
 	}
-	for _, e := range []*cuda.Event{s.copied, s.kept, s.done} {
+	for _, e := range []*cuda.Event{s.copied, s.kept, s.done, s.frames.done} {
 		if e != nil {
 			errs = append(errs, e.Close())
 		}

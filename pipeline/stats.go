@@ -87,7 +87,7 @@ type counters struct {
 
 	samples, batches, failed, waves                                               atomic.Int64
 	uses, decoded, reused, missing                                                atomic.Int64
-	indexHits, indexMisses, hostBytes, deviceBytes, peakUsed, mappedBytes, copied atomic.Int64
+	indexHits, indexMisses, hostBytes, deviceBytes, peakUsed, mappedBytes, framed atomic.Int64
 }
 
 func (c *counters) snapshot() Stats {

@@ -1,0 +1,152 @@
+package pipeline
+
+import (
+	"encoding/binary"
+	"strings"
+
+	"github.com/headrace/headrace/cuda"
+	"github.com/headrace/headrace/cuda/nvcomp"
+)
+
+// frames decodes zstd frames by a library of the user's (Config.Decoder). Its calls
+// take milliseconds however few frames they have, and share one scratch: they run
+// one after the other on a stream of their own. It may hang or fault on what is not
+// well formed, so the host looks at each frame's headers before.
+type frames struct {
+	library *nvcomp.Library
+	stream  *cuda.Stream
+	scratch cuda.Ptr
+	bytes   int64 // of scratch
+	chunks  int   // of a call at most, for that scratch
+}
+
+// frameList is a wave's frames as the library reads them, in pinned memory and on
+// the device, and what became of them.
+type frameList struct {
+	chunks  []int32
+	args    [4][]byte // sources, their bytes, destinations, their bytes
+	results []byte    // decoded bytes, then statuses
+	at      cuda.Ptr  // the arrays on the device, each of deviceChunks entries
+	done    *cuda.Event
+}
+
+const (
+	frameArgs      = 4 * deviceChunks * 8
+	frameResults   = deviceChunks * (8 + statusBytes)
+	frameListBytes = frameArgs + frameResults
+	// frameGrain is the alignment of frames on the device: the most that any version
+	// of the library asks for.
+	frameGrain = 16
+)
+
+// decoderPath is the library that the config names: "nvcomp", or "nvcomp=PATH".
+func (c *Config) decoderPath() (path string, framed bool) {
+	name, path, _ := strings.Cut(c.Decoder, "=")
+	return path, name == "nvcomp"
+}
+
+// openFrames loads the library, if the config asks for it.
+func (d *device) openFrames() (err error) {
+	path, framed := d.p.cfg.decoderPath()
+	if !framed {
+		return nil
+	}
+	f := &frames{}
+	if f.library, err = nvcomp.Open(path, d.gpu); err != nil {
+		return err
+	}
+	d.frames = f
+	f.stream, err = d.gpu.NewStream(cuda.LowPriority)
+	return err
+}
+
+// plan works out the scratch for the frames of a wave.
+func (f *frames) plan(wave, chunk int64) error {
+	f.chunks = min(deviceChunks, int(wave/chunk)+1)
+	n, err := f.library.TempBytes(nvcomp.Zstd, f.chunks, chunk, int64(f.chunks)*chunk)
+	f.bytes = align(n)
+	return err
+}
+
+func (f *frames) free() error {
+	if f == nil || f.stream == nil {
+		return nil
+	}
+	return f.stream.Close()
+}
+
+// framed reports whether the library decodes the chunk: n are in its wave already.
+func (d *device) framed(c *waveChunk, n int) bool {
+	if d.frames == nil || !c.recipe.frames || n >= d.frames.chunks || c.size != c.recipe.size {
+		return false
+	}
+	return nvcomp.CheckZstd(d.p.slabs[c.off:c.off+c.length], c.size) == nil
+}
+
+func (l *frameList) reset() {
+	l.chunks = l.chunks[:0]
+	for i := range l.args {
+		l.args[i] = l.args[i][:0]
+	}
+}
+
+func (l *frameList) add(i int32, c *waveChunk, at cuda.Ptr) {
+	l.chunks = append(l.chunks, i)
+	for k, word := range [...]uint64{uint64(at), uint64(c.length), uint64(c.at), uint64(c.size)} {
+		l.args[k] = binary.LittleEndian.AppendUint64(l.args[k], word)
+	}
+}
+
+// array is the address of one of the arrays on the device.
+func (l *frameList) array(i int) cuda.Ptr { return l.at + cuda.Ptr(i*deviceChunks*8) }
+
+// decodeFrames enqueues the wave's frames between its copies and its kernels.
+func (s *stage) decodeFrames(d *device) error {
+	l := &s.frames
+	if len(l.chunks) == 0 {
+		return nil
+	}
+	f := d.frames
+	for i, args := range l.args {
+		s.commands.Copy(d.copies, l.array(i), cuda.Address(args), int64(len(args)))
+	}
+	s.commands.Record(d.copies, s.copied)
+	s.commands.Await(f.stream, s.copied)
+	if err := d.gpu.Run(&s.commands); err != nil {
+		return err
+	}
+	s.commands.Reset()
+	err := f.library.Decompress(nvcomp.Zstd, f.stream, nvcomp.Batch{
+		Sources: l.array(0), SourceBytes: l.array(1), Destinations: l.array(2), DestinationBytes: l.array(3),
+		ActualBytes: l.array(4), Statuses: l.array(5), N: len(l.chunks), Temp: f.scratch, TempBytes: f.bytes,
+	})
+	if err != nil {
+		return err
+	}
+	s.commands.Record(f.stream, l.done)
+	s.commands.Await(s.compute, l.done)
+	n := len(l.chunks)
+	s.commands.Copy(s.compute, cuda.Address(l.results[:n*8]), l.array(4), int64(n)*8)
+	at := deviceChunks * 8
+	s.commands.Copy(s.compute, cuda.Address(l.results[at:at+n*statusBytes]), l.array(5), int64(n)*statusBytes)
+	return nil
+}
+
+// failed lists the chunks that the library did not decode as it should.
+func (l *frameList) failed(w *wave) (list []int32) {
+	for k, i := range l.chunks {
+		size := binary.LittleEndian.Uint64(l.results[k*8:])
+		status := binary.LittleEndian.Uint32(l.results[deviceChunks*8+k*statusBytes:])
+		if status != 0 || int64(size) != w.chunks[i].size {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// checkDecoder is about the name alone; whether the library is there shows at Open.
+func (c *Config) checkDecoder(v *violations) {
+	_, gpu := c.Device.ordinal()
+	_, framed := c.decoderPath()
+	v.check(c.Decoder == "" || gpu && framed, "Decoder", "%q is unknown here: \"\", or on a GPU \"nvcomp\" or \"nvcomp=PATH\"", c.Decoder)
+}
