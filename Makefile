@@ -18,7 +18,7 @@ TAG    ?= manylinux_2_34_x86_64
 GOFILES := $(shell find . -path './.*' -prune -o -path ./build -prune -o -path ./data -prune -o -name '*.go' ! -name '*_test.go' -print) go.mod go.sum
 PYFILES := $(shell find python -name '*.py' -o -name '*.pyi' -o -name 'py.typed' -o -name 'pyproject.toml' 2>/dev/null)
 
-.PHONY: help build lib wheel demo kernels kernels-check test check test-go test-nocgo test-python test-torch test-oracle race fuzz-short lint vuln fmt brain brain-picture bench bench-compare soak clean
+.PHONY: help build lib wheel demo kernels kernels-check test check test-go test-nocgo test-python test-torch test-oracle race fuzz-short lint vuln fmt brain brain-picture bench bench-compare bench-gpu tables soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -140,13 +140,14 @@ soak: race ## long fuzzing and a larger differential suite
 
 # --- checks
 
-lint: $(LINTER) .venv/ready ## golangci-lint, gofumpt, tidy, ruff, pyright
+lint: $(LINTER) .venv/ready ## golangci-lint, gofumpt, tidy, ruff, pyright, the tables of docs/performance.md
 	$(LINTER) run ./...
 	$(LINTER) fmt --diff ./...
 	$(GO) mod tidy -diff
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/pyright
+	$(PYTHON) bench/table.py --check
 
 vuln: $(LINTER) ## known vulnerabilities of the dependencies (asks the Go vulnerability database)
 	build/tools/govulncheck ./...
@@ -168,6 +169,12 @@ brain-picture: ## the same, and its picture becomes the one of the README
 
 bench-compare: .venv-oracle/wheel build ## headrace beside tensorstore, zarrs-python and zarr-python on the same files
 	.venv-oracle/bin/python bench/compare.py
+
+bench-gpu: build ## the scenarios of GPUs on the first GPU; writes bench/results
+	$(PYTHON) bench/gpu.py --commit $$(git describe --always --dirty)
+
+tables: ## write the tables of docs/performance.md from bench/results
+	$(PYTHON) bench/table.py
 
 clean: ## remove what the targets made, environments and data too
 	rm -rf bin build dist data .venv .venv-wheel .venv-torch .venv-oracle $(PKG)/*.so $(PKG)/*.h $(PKG)/_bin

@@ -39,7 +39,7 @@ var folders = map[string]row{
 	"metrics":     {others: []string{"github.com/prometheus"}, why: "metrics serves numbers that are given to it"},
 	"launcher":    {ours: []string{"rank", "agentapi", "metrics", "coord/agent", "launcher/nvml"}, others: []string{"golang.org/x/sys"}, why: "the launcher starts ranks and loads no data"},
 
-	"companion/session": {ours: []string{"nd", "rank", "sampler", "zarr", "pipeline", "loader", "agentapi"}, why: "what a client asks for is the same in its process and over a socket"},
+	"companion/session": {ours: []string{"nd", "rank", "sampler", "zarr", "cuda", "pipeline", "loader", "agentapi"}, why: "what a client asks for is the same in its process and over a socket"},
 
 	"launcher/nvml": {others: []string{"github.com/NVIDIA/go-nvml"}, why: "NVML is wanted in one place, behind a build tag"},
 

@@ -1,0 +1,273 @@
+"""Writes the tables of docs/performance.md from the files in bench/results.
+
+    table.py [--check]
+
+Nothing in those tables is typed by hand: of every run the newest result is taken,
+and what was never measured is said to be so. --check only says whether the page is
+what the results give.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).with_name("results")
+PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+Run = dict[str, Any]
+
+
+@dataclass
+class Goal:
+    what: str
+    goal: str
+    run: str  # name of the run that shows it
+    judge: Callable[[dict[str, Any]], tuple[str, str]] | None = None  # the value, whether it is reached
+
+
+def at_least(key: str, least: float, unit: str = "GB/s") -> Callable[[dict[str, Any]], tuple[str, str]]:
+    return lambda r: (f"{r[key]:.1f} {unit}", "yes" if r[key] >= least else "no")
+
+
+def busy(r: dict[str, Any], *stages: str) -> float:
+    return sum(s["busy_ms"] for s in r["stages"] if s["name"] in stages)
+
+
+def host_cores(r: dict[str, Any]) -> tuple[str, str]:
+    cores = busy(r, "plan", "dispatch", "locate", "read", "issue", "decode") / 1e3 / r["wall_s"]
+    return f"{cores:.2f} (busy time of the host's stages / wall time)", "yes" if cores <= 2 else "no"
+
+
+def submitting(r: dict[str, Any]) -> tuple[str, str]:
+    each = busy(r, "plan", "dispatch", "issue") / r["batches"]
+    return f"{each:.1f} ms of plan, dispatch and issue, which run side by side", "yes" if each <= 3 else "no"
+
+
+def first_batch(r: dict[str, Any]) -> tuple[str, str]:
+    after = r["first_batch_ms"] - r["open_ms"]
+    return (
+        f"{r['first_batch_ms']:.0f} ms, of these {r['open_ms']:.0f} in Open, which makes the context; {after:.0f} after it",
+        "not measured so",
+    )
+
+
+def within_cap(r: dict[str, Any]) -> tuple[str, str]:
+    cap = r["scenario_keys"]["pipeline"]["max_gpu_memory_mb"] << 20
+    return f"{r['device_bytes'] >> 20} of {cap >> 20} MiB, by the engine's own count", "yes" if r[
+        "device_bytes"
+    ] <= cap else "no"
+
+
+H2D = "90 % of the pinned copy rate of 55 GB/s: 49.5"
+GPU_GOALS = [
+    Goal("copies to the GPU, uncompressed, page cache pinned", H2D, "raw-none", at_least("copied_gb_per_s", 49.5)),
+    Goal("host cores busy meanwhile", "at most 2", "raw-none", host_cores),
+    Goal("copies to the GPU, LZ4, page cache pinned", H2D, "lz4-none lz4-batch", at_least("copied_gb_per_s", 49.5)),
+    Goal("copies to the GPU, uncompressed, through the ring", "36", "raw-batch-ring", at_least("copied_gb_per_s", 36)),
+    Goal("blosc-lz4 with shuffle, decoded", "3 times nvCOMP's LZ4 in waves of 512, same run", ""),
+    Goal("default scenario (zstd) by nvCOMP, reuse batch, f32 out", "45", "zstd-nvcomp-batch", at_least("gb_per_s", 45)),
+    Goal("default scenario (zstd), reuse cache, f32 out", "250", "zstd-nvcomp-cache", at_least("gb_per_s", 250)),
+    Goal("uncompressed data, reuse cache, f32 out", "250 (set for zstd)", "raw-cache", at_least("gb_per_s", 250)),
+    Goal("assemble alone, u16 to f32", "500, stretch 1500", ""),
+    Goal("planning and submitting a batch of 128 samples", "3 ms of wall time", "raw-batch", submitting),
+    Goal("first batch, the context being there", "300 ms after Open", "raw-batch", first_batch),
+    Goal("GPU memory", "never above the cap", "raw-batch", within_cap),
+    Goal("a bf16 matmul loop beside a feed of 5 GB/s", "10 % slower at most", ""),
+]
+
+
+# --- reading
+
+
+def newest(pattern: str, name: Callable[[Run], str]) -> dict[str, Run]:
+    """The newest row of each name in the files, with what its file says of it."""
+    runs: dict[str, Run] = {}
+    for path in sorted(RESULTS.glob(pattern)):
+        record = json.loads(path.read_text())
+        about = {k: v for k, v in record.items() if k not in ("rows", "command")} | {
+            "file": path.name,
+            "call": record["command"],
+        }
+        for row in record["rows"]:
+            if "error" not in row and about["date"] >= runs.get(name(row), {"date": ""})["date"]:
+                runs[name(row)] = about | row
+    return runs
+
+
+def engine_runs() -> tuple[str, list[tuple[str, dict[str, str]]], list[str]]:
+    """The newest text of `headrace bench`: its first line, the lines of each run by
+    the run's name, and the Go benchmarks."""
+    text = max(RESULTS.glob("engine-*.txt")).read_text()
+    head, commands, *lines = text.splitlines()
+    names = re.search(r"\{(.*)\}\.json", commands)
+    assert names, "the second line lists the runs"
+    blocks: list[dict[str, str]] = []
+    scenario = ""
+    for line in lines:
+        word = re.split(r"\s{2,}", line)[0]
+        if word.startswith("scenario"):
+            scenario = line
+        elif word == "rate":
+            blocks.append({"scenario": scenario})
+        if blocks and word in ("rate", "chunks", "cost", "first batch", "memory", "bare decoder"):
+            blocks[-1][word] = line[len(word) :].strip()
+    named = list(zip(names.group(1).split(","), blocks, strict=True))
+    return head.removeprefix("# "), named, [line for line in lines if line.startswith("Benchmark")]
+
+
+# --- writing
+
+
+def table(titles: list[str], rows: list[list[str]]) -> str:
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def source(run: Run) -> str:
+    return f"{run['date'][:10]}, {run['commit']}, [{run['file']}](../bench/results/{run['file']})"
+
+
+def gpu_goals(runs: dict[str, Run]) -> str:
+    rows: list[list[str]] = []
+    for g in GPU_GOALS:
+        run = next((runs[name] for name in g.run.split() if name in runs), None)
+        if run is None or g.judge is None:
+            rows.append([g.what, g.goal, "not measured", "", ""])
+            continue
+        value, met = g.judge(run["result"])
+        rows.append([g.what, g.goal, value, met, f"{run['name']}, {run['date'][:10]}, {run['commit']}"])
+    return table(["what", "goal", "measured", "met", "run"], rows)
+
+
+def gpu_machines(runs: dict[str, Run]) -> str:
+    seen = {(r["machine"]["gpu"], r["machine"]["cores"], r["machine"]["kernel"]) for r in runs.values()}
+    lines = [f"{gpu}; {cores} cores, Linux {kernel}" for gpu, cores, kernel in sorted(seen)]
+    return "GPU, driver, generation and lanes of PCIe: " + ". ".join(lines) + "."
+
+
+def gpu_rows(runs: dict[str, Run]) -> str:
+    rows = []
+    for name, run in runs.items():
+        r = run["result"]
+        data = r["scenario_keys"]["dataset"]
+        rows.append(
+            [
+                name,
+                f"{data.get('field', 'mask50')}, {', '.join(data['codecs'])}",
+                f"{r['samples_per_s']:.0f}",
+                f"{r['gb_per_s']:.1f}",
+                f"{r['decoded_gb_per_s']:.1f}" if r["decoded_gb_per_s"] else "-",
+                f"{r['copied_gb_per_s']:.1f}",
+                f"{r['open_ms']:.0f}",
+                f"{r['first_batch_ms']:.0f}",
+                f"{r['device_bytes'] >> 20}",
+                f"{r['mapped_bytes'] >> 20}",
+                f"`headrace {' '.join(run['command'])}`",
+                source(run),
+            ]
+        )
+    titles = [
+        "run",
+        "data",
+        "samples/s",
+        "GB/s out",
+        "decoded",
+        "copied",
+        "Open ms",
+        "first ms",
+        "GPU MiB",
+        "mapped MiB",
+        "command",
+        "source",
+    ]
+    return table(titles, rows)
+
+
+READERS = ["headrace", "tensorstore", "zarrs-python", "zarr-python"]
+# As in compare.py: to the better of tensorstore and zarrs-python, and to zarr-python.
+READER_GOALS = {"random": (1.5, 5), "cached": (1.5, 5), "aligned": (1, 1)}
+
+
+def compare_rows(runs: dict[str, Run]) -> str:
+    rows = []
+    for name, run in sorted(runs.items()):
+        rates = {reader: figures["samples_per_s"] for reader, figures in run["readers"].items()}
+        best, plain = run["ratio_best"], run["ratio_zarr_python"]
+        least, least_plain = READER_GOALS[run["case"]]
+        met = ", ".join("yes" if ok else "no" for ok in (best >= least, plain >= least_plain))
+        cells = [f"{rates[reader]:.1f}" for reader in READERS]
+        rows.append(
+            [name, *cells, f"{best:.2f}", f"{plain:.2f}", f"{least:g}, {least_plain:g}", met, f"`{run['call']}`", source(run)]
+        )
+    titles = [
+        "data and case",
+        "headrace",
+        "tensorstore",
+        "zarrs-python",
+        "zarr-python",
+        "to the best",
+        "to zarr-python",
+        "goal",
+        "met",
+        "command",
+        "source",
+    ]
+    return table(titles, rows)
+
+
+def compare_machines(runs: dict[str, Run]) -> str:
+    seen = {(r["machine"]["cpu"], r["machine"]["cores"], tuple(sorted(r["versions"].items()))) for r in runs.values()}
+    lines = [f"{cores} cores of {cpu}; {', '.join(' '.join(v) for v in versions)}." for cpu, cores, versions in sorted(seen)]
+    return "Samples a second. " + " ".join(lines)
+
+
+def engine_part() -> str:
+    head, runs, benchmarks = engine_runs()
+    titles = ["run", "rate", "first batch", "cost", "memory", "bare decoder"]
+    keys = ["rate", "first batch", "cost", "memory", "bare decoder"]
+    rows = [[name, *(run.get(key, "-") for key in keys)] for name, run in runs]
+    return f"{head}\n\n{table(titles, rows)}\n\n```\n" + "\n".join(benchmarks) + "\n```"
+
+
+def parts() -> dict[str, str]:
+    gpu = newest("gpu-2*.json", lambda row: row["name"])
+    compare = newest("compare-*.json", lambda row: f"{row['set']} {row['case']}")
+    return {
+        "gpu goals": gpu_goals(gpu),
+        "gpu runs": gpu_machines(gpu) + "\n\n" + gpu_rows(gpu),
+        "readers": compare_machines(compare) + "\n\n" + compare_rows(compare),
+        "engine": engine_part(),
+    }
+
+
+def fill(page: str) -> str:
+    """The page with each generated part in its place."""
+    for name, text in parts().items():
+        begin, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+        before, found, rest = page.partition(begin)
+        _, found2, after = rest.partition(end)
+        if not (found and found2):
+            raise SystemExit(f"{PAGE}: no place for the part {name!r}")
+        page = before + begin + text + end + after
+    return page
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="change nothing, fail if the page is out of date")
+    options = parser.parse_args()
+    page = PAGE.read_text()
+    filled = fill(page)
+    if options.check:
+        sys.exit(0 if page == filled else "docs/performance.md is not what bench/results gives: make tables")
+    PAGE.write_text(filled)
+
+
+if __name__ == "__main__":
+    main()
