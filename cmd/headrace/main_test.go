@@ -260,7 +260,8 @@ func TestGenAndBench(t *testing.T) {
 	}
 
 	fails(t, 2, []string{"bench", tiny, "--root", data, "--reuse", "sometimes"}, "sometimes", "window")
-	fails(t, 2, []string{"bench", tiny, "--root", data, "--device", "cuda:0"}, "Device", "no GPU engine")
+	fails(t, 2, []string{"bench", tiny, "--root", data, "--device", "gpu"}, "Device", "cuda:N")
+	fails(t, 1, []string{"bench", tiny, "--root", data, "--device", "cuda:99"}, "device error") // no driver, or no such GPU
 	fails(t, 2, []string{"bench", tiny, "--root", data, "--reader", "mmap"}, "Reader")
 	fails(t, 1, []string{"bench", tiny, "--root", data, "--host-bytes", "1000"}, "HostBytes 1000 is too little")
 	if after := tree(t, data); !slices.Equal(before, after) {

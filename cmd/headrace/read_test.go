@@ -274,7 +274,7 @@ func TestReadFailures(t *testing.T) {
 	fails(t, 1, []string{"read", folder, "-o", out}, "zarr.json", ".zarray")
 	fails(t, 1, []string{"read", dir, "--box", "0:4,0:4", "-o", out}, "--box has 2 axes, the array 3")
 	fails(t, 1, []string{"read", dir, "-o", filepath.Join(folder, "no", "x.npy")}, "folder does not exist")
-	fails(t, 2, []string{"read", dir, "--device", "cuda:0", "-o", out}, "no GPU engine")
+	fails(t, 1, []string{"read", dir, "--device", "cuda:99", "-o", out}, "device error") // no driver, or no such GPU
 	fails(t, 1, []string{"read", "s3://bucket/key", "-o", out}, "s3 comes later")
 
 	chunk := filepath.Join(dir, "c/1/0/0")

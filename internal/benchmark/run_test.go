@@ -152,7 +152,7 @@ func TestJSONNames(t *testing.T) {
 func TestBadOptions(t *testing.T) {
 	for want, o := range map[string]Options{
 		"reuse":    {Reuse: "sometimes"},
-		"Device":   {Device: "cuda:0"},
+		"Device":   {Device: "gpu"},
 		"Reader":   {Reader: "mmap"},
 		"Decoder":  {Decoder: "nvcomp"},
 		"BatchSiz": {Lookahead: 1},
