@@ -154,7 +154,7 @@ func (h *host) workTasks() {
 		// A decoder in C holds one of the runtime's processors, with the goroutines
 		// that wait for it, until the runtime's monitor takes it away, which can be
 		// milliseconds. The scheduler and the readers must come in between, or the
-		// next wave is late and cores idle (docs/decisions/004-worker-yield.md).
+		// next wave is late and cores idle (docs/decisions/005-worker-yield.md).
 		runtime.Gosched()
 	}
 }
