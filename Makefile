@@ -1,5 +1,5 @@
 # headrace: build, test, measure. `make help` lists the targets.
-# Needs Go, Python 3.10+ with venv, a C compiler and make; all else is installed
+# Needs Go, Python 3.10+ with venv, a C and C++ compiler and make; all else is installed
 # by the targets themselves, into build/ and .venv*/, at pinned versions.
 
 GO      ?= go
@@ -15,10 +15,11 @@ WHEEL  := dist/wheel.stamp
 TAG    ?= manylinux_2_34_x86_64
 
 # Files whose change makes a new binary, library or wheel.
-GOFILES := $(shell find . -path './.*' -prune -o -path ./build -prune -o -path ./data -prune -o -name '*.go' ! -name '*_test.go' -print) go.mod go.sum
+GOFILES := $(shell find . -path './.*' -prune -o -path ./build -prune -o -path ./data -prune -o -name '*.go' ! -name '*_test.go' -print) \
+	$(wildcard codec/*.s cuda/*.[ch] cuda/nvcomp/*.[ch] cuda/kernels/*.ptx) go.mod go.sum
 PYFILES := $(shell find python -name '*.py' -o -name '*.pyi' -o -name 'py.typed' -o -name 'pyproject.toml' 2>/dev/null)
 
-.PHONY: help build lib wheel demo kernels kernels-check test check test-go test-nocgo test-python test-torch test-oracle race fuzz-short lint vuln fmt brain brain-picture bench bench-compare bench-gpu tables soak clean
+.PHONY: help build lib wheel demo kernels kernels-check test check test-go test-device test-nocgo test-python test-torch test-oracle race fuzz-short lint vuln fmt brain brain-picture bench bench-compare bench-gpu tables soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,7 +92,7 @@ build/kernels/nvcc/ready:
 
 # --- tests
 
-PARTS := test-go test-nocgo fuzz-short test-python test-oracle
+PARTS := test-go test-device test-nocgo fuzz-short test-python test-oracle
 
 test: ## everything that CI runs, save lint; says what each part took
 	@echo 'the first run compiles zstd (C) and fills the environments: a minute or two more'
@@ -107,6 +108,10 @@ check: ## vet and the quick tests, under a minute
 test-go: ## vet and test the Go packages
 	$(GO) vet ./...
 	$(GO) test ./...
+
+test-device: ## the tests of the engine again, on a fake GPU that obeys at once and on one that puts work off
+	$(GO) test ./pipeline -short -device fake
+	$(GO) test ./pipeline -short -device lazy
 
 test-nocgo: ## without cgo, then without assembly too: the pure Go twins
 	CGO_ENABLED=0 $(GO) vet ./...

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/headrace/headrace/cuda"
+	"github.com/headrace/headrace/cuda/cudatest"
 )
 
 // block is a fenced block of the README and the mark above it, which says how it
@@ -59,6 +62,8 @@ func TestReadme(t *testing.T) {
 			lines = b.text
 		case "shell":
 			shell(t, b.text)
+		case "gpu":
+			t.Run("gpu", func(t *testing.T) { onGPU(t, b.text) })
 		case "go":
 			goProgram(t, lines, b.text)
 		case "python":
@@ -66,7 +71,7 @@ func TestReadme(t *testing.T) {
 			t.Errorf("a block has no test (mark %q):\n%s", b.mark, b.text)
 		}
 	}
-	for _, want := range []string{"make", "wheel", "module", "python", "go", "shell"} {
+	for _, want := range []string{"make", "wheel", "module", "python", "go", "shell", "gpu"} {
 		if !slices.Contains(marks, want) {
 			t.Errorf("no block with the mark %s: %v", want, marks)
 		}
@@ -149,7 +154,32 @@ func folder(t *testing.T) string {
 // shell runs the lines with this program as headrace.
 func shell(t *testing.T, text string) {
 	t.Helper()
-	dir, bin := folder(t), t.TempDir()
+	dir := folder(t)
+	runLines(t, dir, text)
+	for _, made := range []string{"data/crop.npy", "data/padded.npy", "data/smoke/z000/scale0/image/zarr.json"} {
+		if _, err := os.Stat(filepath.Join(dir, made)); err != nil {
+			t.Errorf("the examples did not make %s", made)
+		}
+	}
+}
+
+// onGPU runs the lines on this machine's GPU, and where there is none on the fake
+// one, which the command finds as it would find a driver. It is skipped where that
+// cannot be built, with the reason.
+func onGPU(t *testing.T, text string) {
+	t.Helper()
+	if _, err := cuda.Load(""); err == nil {
+		runLines(t, folder(t), text)
+		return
+	}
+	library := cudatest.Library(t)
+	runLines(t, folder(t), text, "LD_LIBRARY_PATH="+filepath.Dir(library))
+}
+
+// runLines runs each line in the folder, with this program as headrace.
+func runLines(t *testing.T, dir, text string, env ...string) {
+	t.Helper()
+	bin := t.TempDir()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -161,13 +191,9 @@ func shell(t *testing.T, text string) {
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), asProgram+"=1", "PATH="+bin+":"+os.Getenv("PATH"))
+		cmd.Env = append(cmd.Env, env...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s%v\n%s", line, err, out)
-		}
-	}
-	for _, made := range []string{"data/crop.npy", "data/padded.npy", "data/smoke/z000/scale0/image/zarr.json"} {
-		if _, err := os.Stat(filepath.Join(dir, made)); err != nil {
-			t.Errorf("the examples did not make %s", made)
 		}
 	}
 }
