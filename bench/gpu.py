@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 
 SCENARIOS = Path(__file__).with_name("scenarios")
+NVCOMP = "nvcomp"  # --nvcomp says where it is
+LARGE = ["--device-bytes", str(24 << 30), "--host-bytes", str(6 << 30)]  # waves of thousands of frames
 # name: (scenario, flags)
 ROWS = {
     "raw-none": ("gpu-raw", ["--reuse", "none"]),
@@ -29,8 +31,9 @@ ROWS = {
     "blosc-lz4-batch-ring": ("gpu-blosc-lz4", ["--reuse", "batch", "--reader", "ring"]),
     "blosc-lz4-none": ("gpu-blosc-lz4", ["--reuse", "none"]),
     "zstd-host-batch": ("default", ["--reuse", "batch"]),
-    "zstd-nvcomp-batch": ("default", ["--reuse", "batch", "--decoder", "nvcomp"]),
-    "zstd-nvcomp-cache": ("default", ["--reuse", "cache", "--decoder", "nvcomp", "--device-bytes", str(16 << 30)]),
+    "zstd-nvcomp-batch": ("default", ["--reuse", "batch", "--decoder", NVCOMP, *LARGE]),
+    "zstd-nvcomp-batch-lm": ("default-lm", ["--reuse", "batch", "--decoder", NVCOMP, *LARGE]),
+    "zstd-nvcomp-cache": ("default", ["--reuse", "cache", "--decoder", NVCOMP, *LARGE]),
 }
 COLUMNS = {
     "samples_per_s": "samples/s",
@@ -42,10 +45,12 @@ COLUMNS = {
 }
 
 
-def run(binary: str, name: str, check: bool) -> dict:
+def run(options: argparse.Namespace, name: str) -> dict:
     scenario, flags = ROWS[name]
-    command = [binary, "bench", str(SCENARIOS / f"{scenario}.json"), "--device", "cuda:0", "--json", *flags]
-    if check:
+    if options.nvcomp:
+        flags = [f"nvcomp={options.nvcomp}" if flag == NVCOMP else flag for flag in flags]
+    command = [options.binary, "bench", str(SCENARIOS / f"{scenario}.json"), "--device", "cuda:0", "--json", *flags]
+    if options.check:
         command += ["--check", "--batches", "4"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -79,12 +84,13 @@ def main() -> None:
     parser.add_argument("--binary", default="bin/headrace")
     parser.add_argument("--commit", default="unknown")
     parser.add_argument("--out", default="bench/results")
+    parser.add_argument("--nvcomp", help="nvCOMP's library, or a folder that has it")
     parser.add_argument("--only", default=",".join(ROWS))
     parser.add_argument("--check", action="store_true", help="compare with a plain read, over few batches")
     options = parser.parse_args()
     rows = []
     for name in options.only.split(","):
-        rows.append(run(options.binary, name, options.check))
+        rows.append(run(options, name))
         print(table(rows[-1:]), flush=True)
     now = datetime.datetime.now(datetime.timezone.utc)
     record = {

@@ -147,7 +147,8 @@ func (d *device) admit() {
 }
 
 // assign says who decodes each chunk: a kernel or the library on the device, else
-// the host, for which the chunk gets a place in the stage. All is the host's where
+// the host, for which the chunk gets a place in the stage. Where there is none, since
+// more frames were refused than anyone expects, it is left to the settler. All is the host's where
 // the stored bytes do not fit the stage (they are larger than the chunks that they
 // stand for).
 func (d *device) assign(w *wave) (tasks int32) {
@@ -155,12 +156,15 @@ func (d *device) assign(w *wave) (tasks int32) {
 	frames := 0
 	for i := range w.chunks {
 		c := &w.chunks[i]
-		c.packed, c.decodes, c.travels, c.framed = -1, false, false, false
+		c.packed, c.decodes, c.travels, c.framed, c.left = -1, false, false, false, false
 		if c.source != fromSlab || c.err != nil || c.recipe.method != kernels.Host && w.slabBytes <= w.stage.encoded {
 			continue
 		}
 		if c.framed = d.framed(c, frames); c.framed {
 			frames++
+			continue
+		}
+		if c.left = at+c.size > int64(len(w.stage.packed)); c.left {
 			continue
 		}
 		c.packed = at

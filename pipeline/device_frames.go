@@ -18,6 +18,7 @@ type frames struct {
 	scratch cuda.Ptr
 	bytes   int64 // of scratch
 	chunks  int   // of a call at most, for that scratch
+	largest int64 // decoded chunk
 }
 
 // frameList is a wave's frames as the library reads them, in pinned memory and on
@@ -60,12 +61,24 @@ func (d *device) openFrames() (err error) {
 	return err
 }
 
-// plan works out the scratch for the frames of a wave.
-func (f *frames) plan(wave, chunk int64) error {
-	f.chunks = min(deviceChunks, int(wave/chunk)+1)
-	n, err := f.library.TempBytes(nvcomp.Zstd, f.chunks, chunk, int64(f.chunks)*chunk)
-	f.bytes = align(n)
+// plan works out the scratch for the frames of a wave, whose decoded sizes are those
+// of the pipeline's arrays.
+func (f *frames) plan(wave, smallest, largest int64) error {
+	f.chunks = int(min(deviceChunks, wave/smallest+1))
+	n, err := f.library.TempBytes(nvcomp.Zstd, f.chunks, largest, min(int64(f.chunks)*largest, wave+largest))
+	f.bytes, f.largest = align(n), largest
 	return err
+}
+
+// frameSizes are the smallest and the largest decoded chunks that are frames.
+func (p *Pipeline) frameSizes() (smallest, largest int64) {
+	smallest, largest = p.limits.chunk, 1
+	for _, a := range *p.arrays.Load() {
+		if r := a.layout.recipe; r.frames {
+			smallest, largest = min(smallest, r.size), max(largest, r.size)
+		}
+	}
+	return max(1, smallest), max(largest, smallest)
 }
 
 func (f *frames) free() error {
@@ -77,7 +90,7 @@ func (f *frames) free() error {
 
 // framed reports whether the library decodes the chunk: n are in its wave already.
 func (d *device) framed(c *waveChunk, n int) bool {
-	if d.frames == nil || !c.recipe.frames || n >= d.frames.chunks || c.size != c.recipe.size {
+	if d.frames == nil || !c.recipe.frames || n >= d.frames.chunks || c.size > d.frames.largest {
 		return false
 	}
 	return nvcomp.CheckZstd(d.p.slabs[c.off:c.off+c.length], c.size) == nil

@@ -96,6 +96,7 @@ func (d *device) locate(w *wave) {
 			c.at = d.decoded + cuda.Ptr(c.blockOff)
 		}
 		switch {
+		case c.left:
 		case c.packed >= 0:
 			s.addPiece(c.at, cuda.Address(s.packed[c.packed:c.packed+c.size]), c.size)
 		case c.recipe.method == kernels.Copy && c.keep:
@@ -254,8 +255,8 @@ func (s *stage) flush(d *device) error {
 // addJobs adds the tiles of a chunk's jobs.
 func (d *device) addJobs(s *stage, w *wave, i int32) {
 	c := &w.chunks[i]
-	if c.err != nil {
-		return // the samples fail
+	if c.err != nil || c.left {
+		return // the samples fail, or the settler places it
 	}
 	for k := c.firstJob; k >= 0; k = w.jobs[k].next {
 		j := &w.jobs[k]

@@ -91,8 +91,9 @@ func (d *device) fitWave(rest int64, cache bool) (wave int64, err error) {
 	if d.frames == nil {
 		return wave, nil
 	}
+	smallest, largest := d.p.frameSizes()
 	for {
-		if err := d.frames.plan(wave, d.p.limits.chunk); err != nil {
+		if err := d.frames.plan(wave, smallest, largest); err != nil {
 			return 0, err
 		}
 		if fits := d.waveBytes(rest-d.frames.bytes, cache); fits >= wave || wave == d.p.limits.chunk {

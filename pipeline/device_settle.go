@@ -63,6 +63,11 @@ func (d *device) settle(w *wave, scratch *codec.Scratch) error {
 				return err
 			}
 		case fromSlab, fromMapped:
+			if c.left {
+				if err := d.mend(w, int32(i), scratch); err != nil {
+					return err
+				}
+			}
 			if c.framed {
 				d.p.counts.decode.add(1, 0, c.length, c.size)
 			}

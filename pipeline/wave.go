@@ -86,6 +86,7 @@ type waveChunk struct {
 	packed  int64
 	room    int64 // offset of its place in the stage
 	decodes bool  // the wave's own launch decodes it
+	left    bool  // to the settler
 	framed  bool  // the library decodes it
 	travels bool  // it goes to the device with its read
 

@@ -67,7 +67,7 @@ func TestRealDecompress(t *testing.T) {
 	t.Logf("%d of %d chunks are right, %d bytes of scratch", len(list)-bad, len(list), b.TempBytes)
 }
 
-// What else passes CheckZstd, several frames and skippable ones among it, one batch
+// What else passes CheckZstd, one batch
 // each: right bytes, or a failure that the caller can see.
 func TestRealGolden(t *testing.T) {
 	r := realGPU(t)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/headrace/headrace/codec"
@@ -13,12 +14,16 @@ import (
 )
 
 // What encoders write passes, for its own decoded size; a shorter chunk does not.
-// Two hand-made golden cases are for the host: nothing says that nvCOMP takes them.
+// Some hand-made golden cases are for the host: nothing says that nvCOMP takes a long
+// window, and of several frames or skippable ones it is known that it does not.
 func TestCheckZstdTakesEncoders(t *testing.T) {
 	refused := map[string]bool{"window of 2 GiB": true, "only skippable": true}
+	several := func(name string) bool {
+		return strings.HasPrefix(name, "two frames") || strings.HasPrefix(name, "skippable")
+	}
 	for _, s := range append(encoded(t), golden(t)...) {
 		err := nvcomp.CheckZstd(s.frame, s.decoded)
-		if refused[s.name] {
+		if refused[s.name] || several(s.name) {
 			oneLine(t, err, nd.ErrUnsupported)
 			continue
 		}
@@ -26,7 +31,7 @@ func TestCheckZstdTakesEncoders(t *testing.T) {
 			t.Errorf("%s: %v", s.name, err)
 		}
 		checkTorn(t, s)
-		if err := nvcomp.CheckZstd(append(bytes.Clone(s.frame), 0x28), s.decoded); !errors.Is(err, nd.ErrCorrupt) {
+		if err := nvcomp.CheckZstd(append(bytes.Clone(s.frame), 0x28), s.decoded); err == nil {
 			t.Errorf("%s: with a byte behind it: %v", s.name, err)
 		}
 	}
@@ -51,7 +56,7 @@ func TestCheckZstdSize(t *testing.T) {
 	}
 	oneLine(t, nvcomp.CheckZstd(frame, 1<<31), nd.ErrUnsupported)
 	oneLine(t, nvcomp.CheckZstd(frame, -1), nd.ErrBug)
-	ok(t, nvcomp.CheckZstd(append(bytes.Clone(frame), stored([]byte("and more"))...), 1008))
+	oneLine(t, nvcomp.CheckZstd(append(bytes.Clone(frame), stored([]byte("and more"))...), 1008), nd.ErrUnsupported)
 }
 
 // frameOf builds a frame: a descriptor with what follows it, and blocks.
@@ -102,9 +107,10 @@ func TestCheckZstdRules(t *testing.T) {
 		"no last block":              {frameOf(window, "\x01x")[:6], nd.ErrCorrupt, "goes beyond"},
 		"block too large":            {append([]byte("\x28\xB5\x2F\xFD\x00\x58"), 0x0b, 0, 0x10, 'x'), nd.ErrCorrupt, "at most 131072"},
 		"RLE of nothing":             {append(frameOf(window), 3, 0, 0, 'x'), nd.ErrUnsupported, "no times"},
-		"skippable":                  {append([]byte("\x5F\x2A\x4D\x18\x02\x00\x00\x00ab"), frameOf(window, "\x01x")...), nil, ""},
-		"torn skippable":             {append(frameOf(window, "\x01x"), "\x50\x2A\x4D\x18\x03\x00\x00\x00ab"...), nd.ErrCorrupt, "skippable"},
-		"skippable alone":            {[]byte("\x50\x2A\x4D\x18\x02\x00\x00\x00ab"), nd.ErrUnsupported, "no frame"},
+		"skippable":                  {append([]byte("\x5F\x2A\x4D\x18\x02\x00\x00\x00ab"), frameOf(window, "\x01x")...), nd.ErrUnsupported, "skippable"},
+		"torn skippable":             {[]byte("\x50\x2A\x4D\x18\x03\x00\x00\x00ab"), nd.ErrCorrupt, "skippable"},
+		"two frames":                 {append(frameOf(window, "\x01x"), frameOf(window, "\x01x")...), nd.ErrUnsupported, "more than one"},
+		"skippable alone":            {[]byte("\x50\x2A\x4D\x18\x02\x00\x00\x00ab"), nd.ErrUnsupported, "skippable"},
 		"nothing":                    {nil, nd.ErrUnsupported, "no frame"},
 		"literals":                   {frameOf(window, "\x01x", sound), nil, ""},
 		"empty compressed block":     {frameOf(window, "\x01x", "\x02"), nd.ErrCorrupt, "a section"},
