@@ -158,6 +158,25 @@ func hr_next(handle C.uint64_t, timeoutMS C.int32_t, batch *C.hr_batch, out *C.h
 	})
 }
 
+// hr_use notes that a batch is used on a stream of its GPU, as DLPack numbers streams
+// (2 is that of the calling thread, -1 one that is not known): its memory is not
+// written again before what the stream has when the token comes back is done.
+//
+//export hr_use
+func hr_use(token C.uint64_t, stream C.int64_t, out *C.hr_error) C.int32_t {
+	return export(out, func() (status, error) { return done, lib.Use(uint64(token), int64(stream)) })
+}
+
+// hr_copy copies a tensor of a batch, by its number, to memory of the host, which has
+// exactly the tensor's bytes. It waits for the copy.
+//
+//export hr_copy
+func hr_copy(token C.uint64_t, tensor C.int32_t, to unsafe.Pointer, bytes C.int64_t, out *C.hr_error) C.int32_t {
+	return export(out, func() (status, error) {
+		return done, lib.Copy(uint64(token), int(tensor), unsafe.Slice((*byte)(to), int(bytes)))
+	})
+}
+
 // fill describes a batch to the caller. The token comes last: until then the
 // batch is still the library's.
 func fill(out *C.hr_batch, d session.Delivery, token uint64) error {
@@ -168,7 +187,7 @@ func fill(out *C.hr_batch, d session.Delivery, token uint64) error {
 	}
 	tensors := unsafe.Slice(out.tensors, int(out.tensor_room))
 	for i := range fields {
-		describe(&tensors[i], d.Batch.TensorAt(i))
+		describe(&tensors[i], d.Batch, i)
 	}
 	ids := unsafe.Slice((*int64)(out.ids), int(out.id_room))
 	for i := range samples {
@@ -182,20 +201,27 @@ func fill(out *C.hr_batch, d session.Delivery, token uint64) error {
 	return nil
 }
 
-func describe(out *C.hr_tensor, t pipeline.Tensor) {
-	out.data = nil
+func describe(out *C.hr_tensor, b *pipeline.Batch, i int) {
+	t := b.TensorAt(i)
+	out.data = C.uint64_t(t.Address)
 	if len(t.Data) > 0 {
-		out.data = unsafe.Pointer(&t.Data[0])
+		out.data = C.uint64_t(uintptr(unsafe.Pointer(&t.Data[0])))
 	}
 	out.dtype, out.device_type, out.device_id = C.int32_t(t.DType), deviceCPU, 0
+	if ordinal, ok := b.GPU(); ok {
+		out.device_type, out.device_id = deviceCUDA, C.int32_t(ordinal)
+	}
 	out.ndim = C.int32_t(len(t.Shape))
 	for i, n := range t.Shape {
 		out.shape[i] = C.int64_t(n)
 	}
 }
 
-// deviceCPU is DLPack's number of host memory.
-const deviceCPU = 1
+// DLPack's numbers of host memory and of a GPU's.
+const (
+	deviceCPU  = 1
+	deviceCUDA = 2
+)
 
 func milliseconds(n C.int32_t) time.Duration { return time.Duration(max(0, n)) * time.Millisecond }
 

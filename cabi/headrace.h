@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 /* Goes up with every change of this header or of an exported function. */
-enum { HR_ABI_VERSION = 1 };
+enum { HR_ABI_VERSION = 2 };
 
 /* What a function returns. */
 enum {
@@ -35,7 +35,7 @@ typedef struct {
 } hr_result;
 
 typedef struct {
-	void *data; /* NULL if there are no elements */
+	uint64_t data; /* address on the device; 0 if there are no elements */
 	int32_t dtype; /* number in package nd */
 	int32_t device_type; /* as DLPack: 1 CPU, 2 CUDA */
 	int32_t device_id;

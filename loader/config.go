@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"strings"
 
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/pipeline"
@@ -16,7 +17,8 @@ import (
 // batches. Fields at their zero value take the default named beside them.
 type Config struct {
 	// Pipeline makes the batches. Its BatchSize is the loader's to set and must be
-	// 0. Defaults of Workers and DecodedBytes are this rank's share of its node.
+	// 0. Defaults of Workers and DecodedBytes, on a GPU of Workers and MappedBytes, are
+	// this rank's share of its node.
 	Pipeline pipeline.Config
 
 	// BatchSize is the number of samples a rank gets in a batch, Global that of all
@@ -117,6 +119,11 @@ const (
 	// decodedShare is the part of a rank's memory that decoded chunks may fill by
 	// default: the trainer, the slots and the page cache have the rest.
 	decodedShare = 8
+	// mappedShare is the part that mapped page cache may take by default, mappedMost
+	// the most of it: the page cache itself is not the process's, but pages that are
+	// registered cannot be taken from it.
+	mappedShare = 4
+	mappedMost  = 16 << 30
 )
 
 // shareNode fills in defaults that are this rank's share of its node. Where the
@@ -129,6 +136,13 @@ func shareNode(c *pipeline.Config, localWorld int) {
 	share := node.Share(localWorld)
 	if c.Workers == 0 {
 		c.Workers = min(share.Cores, runtime.GOMAXPROCS(0))
+	}
+	if strings.HasPrefix(string(c.Device), "cuda:") {
+		// Decoded chunks lie in the GPU's memory, which ranks do not share.
+		if c.MappedBytes == 0 {
+			c.MappedBytes = max(1, min(mappedMost, share.Memory/mappedShare))
+		}
+		return
 	}
 	if c.HostBytes == 0 && c.DecodedBytes == 0 {
 		c.DecodedBytes = max(1, min(pipelineDecoded, share.Memory/decodedShare))

@@ -94,7 +94,7 @@ static void *wrap(managed *m, const hr_view *view, int32_t versioned)
 		.minor = HR_DLPACK_MINOR,
 		.manager_ctx = m,
 		.deleter = delete_versioned,
-		.flags = view->read_only ? 1 : 0,
+		.flags = view->flags,
 		.dl_tensor = tensor,
 	};
 	return capsule_new(&m->tensor, versioned_name, destroy_versioned);

@@ -22,7 +22,7 @@
 #define HR_CLIENT_API __attribute__((visibility("default")))
 
 /* Goes up with every change of this header. */
-enum { HR_CLIENT_ABI_VERSION = 3 };
+enum { HR_CLIENT_ABI_VERSION = 4 };
 
 typedef struct hr_slot hr_slot;
 typedef struct hr_memory hr_memory;
@@ -36,7 +36,7 @@ typedef struct {
 	int32_t device_id;
 	uint8_t code; /* DLDataTypeCode */
 	uint8_t bits;
-	uint16_t read_only; /* 0 or 1; told only by versioned tensors */
+	uint16_t flags; /* of DLPack, told only by versioned tensors: 1 read-only, 2 a copy */
 } hr_view;
 
 HR_CLIENT_API int32_t hr_client_abi_version(void);
@@ -78,8 +78,9 @@ HR_CLIENT_API void hr_slot_release(hr_slot *slot);
 HR_CLIENT_API int32_t hr_slot_refs(hr_slot *slot);
 
 /* hr_memory_map maps bytes of a file that the engine shares, whose descriptor stays
- * the caller's: with one reference, NULL and errno if it cannot. The last reference
- * unmaps it, whether the engine still lives or not. */
+ * the caller's, or new memory where the descriptor is -1: with one reference, NULL
+ * and errno if it cannot. The last reference unmaps it, whether the engine still
+ * lives or not. */
 HR_CLIENT_API hr_memory *hr_memory_map(int32_t fd, int64_t bytes);
 HR_CLIENT_API void *hr_memory_address(hr_memory *memory);
 HR_CLIENT_API void hr_memory_release(hr_memory *memory);

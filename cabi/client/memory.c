@@ -19,7 +19,8 @@ hr_memory *hr_memory_map(int32_t fd, int64_t bytes)
 		return NULL;
 	/* Its pages are there, or soon will be: mapping them all at once costs less than a
 	 * fault for each. */
-	void *address = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+	int how = MAP_POPULATE | (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED);
+	void *address = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, how, fd, 0);
 	if (address == MAP_FAILED) {
 		free(memory);
 		return NULL;

@@ -22,8 +22,9 @@ type loaderSpec struct {
 // loaderObject is a loader with its identity.
 type loaderObject struct {
 	holdings
-	l  *loader.Loader
-	id rank.Identity
+	l     *loader.Loader
+	id    rank.Identity
+	where placed
 }
 
 func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
@@ -54,7 +55,7 @@ func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &loaderObject{l: l, id: id}, nil
+	return &loaderObject{l: l, id: id, where: r.placed}, nil
 }
 
 func (o *loaderObject) close() error {
@@ -64,6 +65,7 @@ func (o *loaderObject) close() error {
 
 // loaderAbout describes a loader; Load may change it.
 type loaderAbout struct {
+	placed
 	Len         int64  `json:"len"` // batches of an epoch
 	BatchSize   int64  `json:"batch_size"`
 	Global      int64  `json:"global_batch_size"`
@@ -75,7 +77,8 @@ type loaderAbout struct {
 func (o *loaderObject) about() any {
 	global := o.l.State().Global
 	return loaderAbout{
-		Len: o.l.Len(), BatchSize: (global-1)/int64(o.id.World) + 1, Global: global,
+		placed: o.where,
+		Len:    o.l.Len(), BatchSize: (global-1)/int64(o.id.World) + 1, Global: global,
 		Rank: o.id.Rank, World: o.id.World, Fingerprint: o.l.Fingerprint(),
 	}
 }
@@ -94,7 +97,7 @@ func (o *loaderObject) nextBatch(ctx context.Context) (Delivery, error) {
 func (o *loaderObject) answer(ctx context.Context, method string, argument []byte) (any, error) {
 	switch method {
 	case "stats":
-		return statsOf(o.l.Stats(), o.held()), nil
+		return statsOf(o.where, o.l.Stats(), o.held()), nil
 	case "epoch":
 		return o.l.Epoch(), nil
 	case "set_epoch":

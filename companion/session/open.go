@@ -38,17 +38,17 @@ func (s *Session) Open(ctx context.Context, text []byte) (handle uint64, about [
 
 // complete adds to a request what the session's transport has to say.
 func (s *Session) complete(r *request) error {
-	r.memory = s.options.Memory
-	if own := s.options.Device; own != "" {
-		if r.Device != "" && r.Device != own {
-			return nd.Errorf(nd.ErrConfig, "Device is %q, this engine's is %q: leave it out", r.Device, own)
-		}
-		r.Device = own
+	r.memory, r.driver = s.options.Memory, s.options.Driver
+	if r.Open == "source" || r.Open == "array" {
+		return nil
 	}
 	if r.Workers == 0 && r.Open == "pipeline" {
 		r.Workers = s.options.Cores
 	}
-	return nil
+	if r.Open == "read" { // one crop for the host: no GPU is worth its start
+		return nil
+	}
+	return s.place(r)
 }
 
 func (s *Session) open(ctx context.Context, r *request) (object, error) {

@@ -295,13 +295,15 @@ func (o *pipelineObject) close() error {
 	return errors.Join(errs...)
 }
 
+func (o *pipelineObject) about() any { return o.request.placed }
+
 func (o *pipelineObject) stats() stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.engines) == 0 {
-		return statsOf(pipeline.Stats{}, o.held())
+		return statsOf(o.request.placed, pipeline.Stats{}, o.held())
 	}
-	return statsOf(o.engines[len(o.engines)-1].p.Stats(), o.held())
+	return statsOf(o.request.placed, o.engines[len(o.engines)-1].p.Stats(), o.held())
 }
 
 func (o *pipelineObject) answer(ctx context.Context, method string, argument []byte) (any, error) {

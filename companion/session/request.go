@@ -34,15 +34,22 @@ type request struct {
 	Workers      int       `json:"workers"`
 	HostBytes    int64     `json:"host_bytes"`
 	DecodedBytes int64     `json:"decoded_bytes"`
+	DeviceBytes  int64     `json:"device_bytes"`
+	MappedBytes  int64     `json:"mapped_bytes"`
+	Compressed   int64     `json:"compressed_bytes"`
+	Decoder      string    `json:"decoder"`
+	SMs          int       `json:"sms"`
 	Reuse        string    `json:"reuse"`
 	Reader       string    `json:"reader"`
 	Verify       bool      `json:"verify"`
 
 	Source *sourceSpec       `json:"source"` // source, loader
 	Loader *loaderSpec       `json:"loader"` // loader
-	Env    map[string]string `json:"env"`    // loader
+	Env    map[string]string `json:"env"`    // loader, pipeline
 
 	memory func() pipeline.Memory
+	driver string // path of libcuda
+	placed placed // pipeline, loader
 }
 
 // at is where a URI leads: a relative path is one of the client's.
@@ -142,6 +149,8 @@ func (r *request) config(arrays []pipeline.ArrayRef, feeds [][]int) (pipeline.Co
 		Arrays: arrays, BatchSize: r.BatchSize, Device: pipeline.Device(r.Device),
 		Readers: r.Readers, Workers: r.Workers, Lookahead: r.Lookahead, Slots: r.Slots,
 		HostBytes: r.HostBytes, DecodedBytes: r.DecodedBytes, Reader: r.Reader, NoVerify: !r.Verify,
+		DeviceBytes: r.DeviceBytes, MappedBytes: r.MappedBytes, CompressedBytes: r.Compressed,
+		Decoder: r.Decoder, SMs: r.SMs, Driver: r.driver,
 		BatchMemory: r.batchMemory(),
 	}
 	if len(feeds) != len(r.Fields) {

@@ -25,6 +25,8 @@ type Options struct {
 	// Device is that of the engine: a client may ask for it by name or by "", and for
 	// no other. "" leaves the choice to the client.
 	Device string
+	// Driver is the path of libcuda, "" for the system's.
+	Driver string
 	// Cores is the default of a pipeline's Workers; 0 leaves it to the pipeline.
 	Cores int
 	// Pipelines bounds the pipelines, loaders and reads of several sessions together;
@@ -190,7 +192,7 @@ func (s *Session) GiveBack(number uint64) {
 	taken, _ := s.take(number)
 	switch held := taken.(type) {
 	case *loan:
-		held.giveBack()
+		s.giveBackLoan(held)
 	case object:
 		if !s.beginClosing() {
 			_ = held.close() // nobody is left to hear of it
@@ -201,6 +203,19 @@ func (s *Session) GiveBack(number uint64) {
 			_ = held.close()
 		}()
 	}
+}
+
+// giveBackLoan releases a batch. One that has to wait on the host does not keep the
+// numbers behind it from being read.
+func (s *Session) giveBackLoan(l *loan) {
+	if !l.waits() || !s.beginClosing() {
+		l.giveBack()
+		return
+	}
+	go func() {
+		defer s.closing.Done()
+		l.giveBack()
+	}()
 }
 
 // beginClosing counts an object that is closed in its own time, before the end of the

@@ -17,6 +17,7 @@ type stageStats struct {
 
 // stats is pipeline.Stats as Python sees it.
 type stats struct {
+	placed
 	Stages           []stageStats `json:"stages"`
 	Samples          int64        `json:"samples"`
 	Batches          int64        `json:"batches"`
@@ -29,17 +30,20 @@ type stats struct {
 	IndexHits        int64        `json:"index_hits"`
 	IndexMisses      int64        `json:"index_misses"`
 	HostBytes        int64        `json:"host_bytes"`
+	DeviceBytes      int64        `json:"device_bytes"`
+	MappedBytes      int64        `json:"mapped_bytes"` // registered now
 	PeakDecodedBytes int64        `json:"peak_decoded_bytes"`
 	BatchesHeld      int64        `json:"batches_held"` // by the user
 }
 
-func statsOf(s pipeline.Stats, held *atomic.Int64) stats {
+func statsOf(where placed, s pipeline.Stats, held *atomic.Int64) stats {
 	out := stats{
+		placed:      where,
 		BatchesHeld: held.Load(),
 		Samples:     s.Samples, Batches: s.Batches, SamplesFailed: s.SamplesFailed, Waves: s.Waves,
 		ChunkUses: s.ChunkUses, ChunksDecoded: s.ChunksDecoded, ChunksReused: s.ChunksReused, ChunksMissing: s.ChunksMissing,
 		IndexHits: s.IndexHits, IndexMisses: s.IndexMisses,
-		HostBytes: s.HostBytes, PeakDecodedBytes: s.PeakDecodedBytes,
+		HostBytes: s.HostBytes, DeviceBytes: s.DeviceBytes, MappedBytes: s.MappedBytes, PeakDecodedBytes: s.PeakDecodedBytes,
 	}
 	for _, st := range s.Stages() {
 		out.Stages = append(out.Stages, stageStats{st.Name, st.Count, st.Busy.Seconds() * 1e3, st.In, st.Out})

@@ -32,17 +32,6 @@ type holdings struct {
 
 func (h *holdings) held() *atomic.Int64 { return &h.out }
 
-// loan is a batch that is out: what a token stands for.
-type loan struct {
-	batch *pipeline.Batch
-	out   *atomic.Int64
-}
-
-func (l *loan) giveBack() {
-	_ = l.batch.Release(nil) // the loan holds the batch's one reference
-	l.out.Add(-1)
-}
-
 // Delivery is a batch and what is said about it beyond the batch itself.
 type Delivery struct {
 	Batch  *pipeline.Batch
@@ -89,7 +78,7 @@ func (s *Session) next(ctx context.Context, from stream, timeout time.Duration, 
 		return Failed, err
 	}
 	from.held().Add(1)
-	out := &loan{d.Batch, from.held()}
+	out := &loan{batch: d.Batch, out: from.held()}
 	token, err := s.put(out)
 	if err != nil {
 		return Failed, errors.Join(err, d.Batch.Release(nil))

@@ -27,7 +27,7 @@ classes are the same; `EngineLost` says that it went away.
 from __future__ import annotations
 
 from ._array import Array, open
-from ._batch import Batch, SampleError, Tensor
+from ._batch import Batch, SampleError
 from ._config import Config
 from ._dtype import Dtype
 from ._errors import (
@@ -51,6 +51,7 @@ from ._loader import Loader
 from ._pipeline import Pipeline
 from ._sample import Sample
 from ._source import Crops, crop_list, grid_crops, random_crops
+from ._tensor import Tensor
 from ._version import __version__
 
 __all__ = [

@@ -1,171 +1,19 @@
-"""Batches and tensors: views of memory that the engine filled."""
+"""Batches: what came together, and how long it is held."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from ctypes import c_int64
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ._check import needed
-from ._client import Client, Hold, Room, TensorOut, View
-from ._dtype import Dtype, dlpack_code, numpy_dtype, typestr
+from ._client import Client, Hold, Room
+from ._dtype import Dtype
 from ._errors import Closed, HeadraceError, error_of
+from ._tensor import Tensor, hides_its_stream, stream_number
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-CPU = 1
-"""DLDeviceType of host memory."""
-
-# The number of each type in the engine's package nd.
-_ENGINE_TYPES = (
-    Dtype.BOOL,
-    Dtype.I8,
-    Dtype.I16,
-    Dtype.I32,
-    Dtype.I64,
-    Dtype.U8,
-    Dtype.U16,
-    Dtype.U32,
-    Dtype.U64,
-    Dtype.F16,
-    Dtype.BF16,
-    Dtype.F32,
-    Dtype.F64,
-    Dtype.C64,
-    Dtype.C128,
-)
-
-
-def engine_type(number: int) -> Dtype:
-    """The type behind a number of package nd, which counts from 1."""
-    return _ENGINE_TYPES[number - 1]
-
-
-class _Memory:
-    """Memory as numpy takes it; numpy keeps this object, and so the hold, alive."""
-
-    def __init__(self, hold: Hold, interface: dict[str, Any]) -> None:
-        self.hold = hold
-        self.__array_interface__ = interface
-
-
-class Tensor:
-    """One field of a batch: a C-contiguous array of shape [samples, *extents].
-
-    It owns a share of the batch's memory, which stays valid while the tensor, or
-    anything made of it without a copy, exists: also after `Batch.release`, and
-    after the pipeline was closed.
-    """
-
-    __slots__ = ("_data", "_hold", "_library", "device", "dtype", "name", "shape")
-
-    name: str
-    """The field."""
-    shape: tuple[int, ...]
-    """Samples first, then the extents of the crop."""
-    dtype: Dtype
-    """Element type."""
-    device: tuple[int, int]
-    """DLPack's device type and number: (1, 0) is host memory."""
-
-    def __init__(self, library: Client, hold: Hold, name: str, out: TensorOut) -> None:
-        self._library = library
-        self._hold = hold
-        self._data = out.data or 0
-        self.name = name
-        self.shape = tuple(out.shape[: out.ndim])
-        self.dtype = engine_type(out.dtype)
-        self.device = (out.device_type, out.device_id)
-
-    def __repr__(self) -> str:
-        return f"<headrace.Tensor {self.name!r} {self.dtype.short} {list(self.shape)}>"
-
-    # copy and deepcopy come here too.
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a tensor is memory of the engine and cannot be copied or pickled: copy .numpy()")
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the tensor."""
-        n = self.dtype.itemsize
-        for extent in self.shape:
-            n *= extent
-        return n
-
-    def numpy(self) -> npt.NDArray[Any]:
-        """The tensor as a numpy array, without a copy.
-
-        bf16 has the dtype of the ml_dtypes package if that is installed, else
-        uint16 that holds the bits; `tensor.dtype` tells the two apart.
-        Raises TypeError for a tensor on a GPU.
-        """
-        if self.device[0] != CPU:
-            raise TypeError(f"{self!r} lies on a GPU: use torch(), cupy() or jax()")
-        np = needed("numpy", ".numpy()")
-        dtype = numpy_dtype(self.dtype)
-        if self._data == 0:
-            return np.empty(self.shape, dtype)
-        interface = {"version": 3, "shape": self.shape, "typestr": typestr(self.dtype), "data": (self._data, False)}
-        array: Any = np.asarray(_Memory(self._hold, interface))
-        return array.view(dtype) if self.dtype is Dtype.BF16 else array
-
-    def __array__(
-        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
-    ) -> np.ndarray[tuple[Any, ...], np.dtype[Any]]:
-        array: Any = self.numpy()
-        converted = array if dtype is None else array.astype(dtype, copy=False)
-        if copy is False and converted is not array:
-            raise ValueError(f"{self!r} cannot become {dtype} without a copy")
-        return converted.copy() if copy and converted is array else converted
-
-    def torch(self) -> Any:
-        """The tensor as a torch.Tensor, without a copy."""
-        return needed("torch", ".torch()").from_dlpack(self)
-
-    def cupy(self) -> Any:
-        """The tensor as a cupy.ndarray, without a copy."""
-        return needed("cupy", ".cupy()").from_dlpack(self)
-
-    def jax(self) -> Any:
-        """The tensor as a jax.Array, without a copy where jax allows it."""
-        return needed("jax.dlpack", ".jax()").from_dlpack(self)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self.device
-
-    def __dlpack__(
-        self,
-        *,
-        stream: int | None = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-    ) -> object:
-        """A DLPack capsule: the versioned form for a max_version of at least (1, 0), else the legacy one.
-
-        Raises BufferError for copy=True, for another device, and for a stream
-        where the tensor lies in host memory.
-        """
-        if stream not in (None, -1):
-            raise BufferError(f"{self!r} lies in host memory: stream must be None, not {stream!r}")
-        if dl_device is not None and tuple(dl_device) != self.device:
-            raise BufferError(f"{self!r} lies on device {self.device} and is not copied to {tuple(dl_device)}")
-        if copy:
-            raise BufferError(f"{self!r} is shared and never copied: copy the result")
-        code, bits = dlpack_code(self.dtype)
-        view = View(
-            data=self._data or None,
-            shape=(c_int64 * len(self.shape))(*self.shape),
-            ndim=len(self.shape),
-            device_type=self.device[0],
-            device_id=self.device[1],
-            code=code,
-            bits=bits,
-        )
-        return self._library.capsule(self._hold, view, max_version is not None and tuple(max_version) >= (1, 0))
 
 
 class SampleError:
@@ -187,7 +35,9 @@ class Batch(Mapping[str, Tensor]):
     A batch of one field has the tensor's own `numpy`, `torch`, `cupy`, `jax`,
     `shape`, `dtype` and `__dlpack__`. The memory goes back to the engine when the
     batch and all tensors are gone; `release`, or leaving a `with` block, drops the
-    batch's own part of it early.
+    batch's own part of it early. On a GPU it is then written again once the streams
+    to which it was given have done what they have by then: kernels may still run when
+    the last tensor goes.
 
     ids
         The samples in the batch, in order: places in the source for a loader,
@@ -244,7 +94,8 @@ class Batch(Mapping[str, Tensor]):
         """The tensor of a field. Raises KeyError for a name that is none, Closed after release."""
         if field not in self._names:
             raise KeyError(f"{field!r} is none of the fields {list(self._names)}")
-        return Tensor(self._library, self._held(), field, self._tensors[self._names.index(field)])
+        number = self._names.index(field)
+        return Tensor(self._library, self._held(), field, number, self._tensors[number])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -252,14 +103,17 @@ class Batch(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self._names)
 
-    def release(self, event: object = None) -> None:
+    def release(self, stream: int | None = None) -> None:
         """Drops the batch's hold of its memory; tensors made before keep theirs.
 
-        `event` is what a GPU must have passed before the memory is used again; for
-        a batch in host memory there is nothing to wait for. Raises Closed if the
-        batch was released before.
+        On a GPU the memory is not written again before the work is done that the
+        streams have to which the batch was given. `stream` names one more: a CUstream
+        as `torch.cuda.Stream.cuda_stream` gives it, 1 for the legacy default stream, -1
+        for "any". Raises Closed if the batch was released before.
         """
-        self._held()
+        hold = self._held()
+        if stream is not None:
+            self._library.use(hold, stream_number(stream))
         self._hold = None
 
     def __enter__(self) -> Batch:
@@ -317,7 +171,10 @@ class Batch(Mapping[str, Tensor]):
         return self._only().__dlpack_device__()
 
     def __dlpack__(self, **options: Any) -> object:
-        return self._only().__dlpack__(**options)
+        tensor = self._only()
+        if hides_its_stream():
+            tensor.use(-1)
+        return tensor.__dlpack__(**options)
 
     # copy and deepcopy come here too.
     def __reduce__(self) -> NoReturn:

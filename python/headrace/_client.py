@@ -9,7 +9,7 @@ import ctypes
 import os
 import sys
 from abc import ABC, abstractmethod
-from ctypes import POINTER, byref, c_char_p, c_double, c_int32, c_int64, c_uint8, c_uint16, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_double, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,7 +17,7 @@ from ._errors import Bug, Forked
 
 OK, AGAIN, END = 0, 1, 2
 
-CLIENT_ABI_VERSION = 3
+CLIENT_ABI_VERSION = 4
 
 STEP_MS = 100
 """Longest stay in the library at a time: Python's signal handlers wait that long."""
@@ -75,7 +75,7 @@ class View(ctypes.Structure):
         ("device_id", c_int32),
         ("code", c_uint8),
         ("bits", c_uint8),
-        ("read_only", c_uint16),
+        ("flags", c_uint16),
     )
 
 
@@ -143,6 +143,41 @@ class Client(ABC):
     @abstractmethod
     def next(self, handle: int, room: Room, timeout_ms: int) -> int:
         """Puts the next batch of a pipeline or loader into the room: OK, AGAIN or END."""
+
+    ordered = True
+    """False leaves the consumers' streams out, for the test that shows what is lost then."""
+
+    def use(self, hold: Hold, stream: int) -> None:
+        """Notes a stream on which a batch is used, numbered as in DLPack; -1 is one that is not known.
+
+        The batch's memory is not written again before the work is done that the stream
+        has when the last share of it is dropped.
+        """
+        self.check_process()
+        if self.ordered:
+            self._use(hold, stream)
+
+    @abstractmethod
+    def _use(self, hold: Hold, stream: int) -> None: ...
+
+    @abstractmethod
+    def fetch(self, hold: Hold, tensor: int, source: int, to: int, nbytes: int) -> None:
+        """Copies a tensor on a GPU, by its number in the batch and its address, to host memory, and waits for it."""
+
+    def host_memory(self, nbytes: int) -> tuple[Hold, int]:
+        """New host memory: a hold of it, and its address."""
+        memory = self._client.hr_memory_map(-1, nbytes)
+        if memory is None:
+            raise MemoryError(f"cannot take {nbytes} bytes")
+        hold = Hold(self._capsules, -1)  # of no batch: it sends nothing
+        self._client.hr_slot_attach(hold.slot, memory)
+        address: int = self._client.hr_memory_address(memory)
+        self._client.hr_memory_release(memory)
+        return hold, address
+
+    def token(self, hold: Hold) -> int:
+        """The engine's number of a batch."""
+        return c_uint64.from_address(self._client.hr_slot_token(hold.slot)).value
 
     def room(self, tensors: int, samples: int) -> Room:
         """Room for one batch of at most so many tensors and samples."""

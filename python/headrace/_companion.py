@@ -24,7 +24,7 @@ from ctypes import c_uint64
 from pathlib import Path
 from typing import Any
 
-from ._client import AGAIN, END, OK, Client, Room
+from ._client import AGAIN, END, OK, Client, Hold, Room
 from ._errors import EngineLost, HeadraceError, error_of
 from ._version import __version__
 
@@ -164,6 +164,12 @@ class Companion(Client):
 
     def next(self, handle: int, room: Room, timeout_ms: int) -> int:
         return self.call(NEXT, struct.pack("<QII", handle, timeout_ms, 0), room).status
+
+    def _use(self, hold: Hold, stream: int) -> None:
+        raise NotImplementedError
+
+    def fetch(self, hold: Hold, tensor: int, source: int, to: int, nbytes: int) -> None:
+        raise NotImplementedError
 
     def call(self, kind: int, payload: bytes, room: Room | None = None) -> Call:
         """Sends a request and waits for its reply, or raises its error."""

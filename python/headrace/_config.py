@@ -36,6 +36,20 @@ MOST = 2**63 - 1
 _LIMITS: Mapping[str, int] = {"batch_size": 2**31 - 1, "lookahead": 2**31 - 1, "slots": 1024, "readers": 1024, "workers": 1024}
 """The engine's limits of counts."""
 
+_COUNTS = (
+    "lookahead",
+    "slots",
+    "readers",
+    "workers",
+    "host_bytes",
+    "decoded_bytes",
+    "device_bytes",
+    "mapped_bytes",
+    "compressed_bytes",
+    "sms",
+)
+"""Settings that are counts or None; the engine reads None as 0."""
+
 REUSES = ("none", "batch", "window", "cache")
 
 
@@ -101,10 +115,27 @@ class Config:
         a batch, "window" (default: costs no decode twice that can be foreseen) for
         its uses within lookahead, "cache" also longer, while there is room.
     reader
-        How files are read: "ring", or "" (default) for the best way there is.
+        How files are read: "ring", on a GPU "mapped", or "" (default) for the best way
+        there is.
     verify
         Whether checksums that the formats carry are checked. Default True: what is
         damaged must not be trained on.
+
+    These are for batches that are made on a GPU:
+
+    device_bytes
+        Cap in bytes on the GPU's memory, all of it taken at the start. Default: a
+        quarter of what is free, at most 8 GiB. decoded_bytes is a part of it there.
+    mapped_bytes
+        Cap in bytes on files of the page cache that are mapped for the GPU to copy
+        from. Default for a loader: a quarter of the rank's share of the host's memory,
+        at most 16 GiB.
+    compressed_bytes
+        Cap in bytes on chunks that are kept as they are stored in the GPU's memory.
+    decoder
+        What decodes there: "" (default) is headrace's own.
+    sms
+        Most multiprocessors that decoding may take. Default: all.
     """
 
     shape: PerField[Extents]
@@ -145,6 +176,16 @@ class Config:
     """How files are read; "" is the best way there is."""
     verify: bool = True
     """Check the checksums that the formats carry."""
+    device_bytes: int | None = None
+    """Cap on the GPU's memory. Default: a quarter of what is free, at most 8 GiB."""
+    mapped_bytes: int | None = None
+    """Cap on page cache that is mapped for a GPU."""
+    compressed_bytes: int | None = None
+    """Cap on chunks kept in the GPU's memory as they are stored."""
+    decoder: str = ""
+    """What decodes on a GPU; "" is headrace's own."""
+    sms: int | None = None
+    """Most multiprocessors of a GPU that decoding may take."""
 
     def __post_init__(self) -> None:
         put = _setter(self)
@@ -160,7 +201,8 @@ class Config:
         put("reuse", choice("reuse", self.reuse, REUSES))
         put("reader", text("reader", self.reader))
         put("verify", flag("verify", self.verify))
-        for name in ("lookahead", "slots", "readers", "workers", "host_bytes", "decoded_bytes"):
+        put("decoder", text("decoder", self.decoder))
+        for name in _COUNTS:
             value = getattr(self, name)
             put(name, None if value is None else count(name, value, _LIMITS.get(name, MOST)))
         if self.lookahead is not None and self.lookahead < self.batch_size:
@@ -194,6 +236,11 @@ class Options(TypedDict, total=False):
     reuse: str
     reader: str
     verify: bool
+    device_bytes: int | None
+    mapped_bytes: int | None
+    compressed_bytes: int | None
+    decoder: str
+    sms: int | None
 
 
 def describe(config: Config, names: Sequence[str]) -> dict[str, Any]:
@@ -205,16 +252,11 @@ def describe(config: Config, names: Sequence[str]) -> dict[str, Any]:
         "fields": [_describe_field(config, name) for name in names],
         "batch_size": config.batch_size,
         "on_error": config.on_error,
-        "lookahead": config.lookahead or 0,
-        "slots": config.slots or 0,
-        "readers": config.readers or 0,
-        "workers": config.workers or 0,
-        "host_bytes": config.host_bytes or 0,
-        "decoded_bytes": config.decoded_bytes or 0,
         "reuse": config.reuse,
         "reader": config.reader,
+        "decoder": config.decoder,
         "verify": config.verify,
-    }
+    } | {name: getattr(config, name) or 0 for name in _COUNTS}
 
 
 def _describe_field(config: Config, name: str) -> dict[str, Any]:

@@ -130,9 +130,12 @@ _BY_KIND: dict[str, type[HeadraceError]] = {
 # The engine speaks of its own fields; these are their names in Python.
 _COMPOUND = {
     "BatchSize": "batch_size",
+    "CompressedBytes": "compressed_bytes",
     "DType": "dtype",
     "DecodedBytes": "decoded_bytes",
+    "DeviceBytes": "device_bytes",
     "HostBytes": "host_bytes",
+    "MappedBytes": "mapped_bytes",
     "OnError": "on_error",
     "PadValue": "pad_value",
 }
@@ -140,6 +143,7 @@ _FIELDS = _COMPOUND | {
     "Arrays": "arrays",
     "Axes": "axes",
     "Count": "count",
+    "Decoder": "decoder",
     "Device": "device",
     "Global": "global_batch_size",
     "Lookahead": "lookahead",
@@ -148,6 +152,7 @@ _FIELDS = _COMPOUND | {
     "Reader": "reader",
     "Readers": "readers",
     "Reuse": "reuse",
+    "SMs": "sms",
     "Scale": "scale",
     "Shape": "shape",
     "Slots": "slots",

@@ -21,11 +21,11 @@ from ctypes import POINTER, byref, c_char_p, c_int32, c_int64, c_uint64, c_void_
 from pathlib import Path
 from typing import Any
 
-from ._client import AGAIN, STEP_MS, BatchOut, Client, Room, check_version
+from ._client import AGAIN, STEP_MS, BatchOut, Client, Hold, Room, check_version
 from ._companion import Companion
 from ._errors import HeadraceError, error_of
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 
 
 class Error(ctypes.Structure):
@@ -51,6 +51,8 @@ _ENGINE: dict[str, tuple[Any, ...]] = {
     "hr_close": (c_uint64, POINTER(c_uint64), _ERROR),
     "hr_push": (c_uint64, POINTER(c_int64), c_int64, c_int32, _ERROR),
     "hr_next": (c_uint64, c_int32, POINTER(BatchOut), _ERROR),
+    "hr_use": (c_uint64, c_int64, _ERROR),
+    "hr_copy": (c_uint64, c_int32, c_void_p, c_int64, _ERROR),
 }
 
 
@@ -130,6 +132,12 @@ class Library(Client):
         room.out.errors = None
         room.errors = [] if text is None else json.loads(text)
         return status
+
+    def _use(self, hold: Hold, stream: int) -> None:
+        self.call("hr_use", self.token(hold), stream)
+
+    def fetch(self, hold: Hold, tensor: int, source: int, to: int, nbytes: int) -> None:
+        self.call("hr_copy", self.token(hold), tensor, to, nbytes)
 
 
 def _json(value: Any) -> bytes:

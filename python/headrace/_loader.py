@@ -39,7 +39,8 @@ class Loader(Engine):
         The order of an epoch follows from the seed, the epoch and the source alone.
         Without shuffle it is the order of the source.
     device
-        "cpu", "cuda:N" or N; None is the rank's GPU if there is one.
+        "cpu", "cuda:N" or N; None is the GPU of the local rank if there is one, else
+        "cpu". `stats()` tells which it is, and why.
     tail
         The last batch of an epoch may be "short", on some ranks empty with weight 0,
         or is left out ("drop").
@@ -150,12 +151,17 @@ class Loader(Engine):
         state = ", closed" if self.closed else ""
         return (
             f"<headrace.Loader of {self.crops!r}: {len(self)} batches of {self.batch_size}, "
-            f"rank {self.rank} of {self.world_size}{state}>"
+            f"rank {self.rank} of {self.world_size}, on {self.device}{state}>"
         )
 
     def __len__(self) -> int:
         """Batches of an epoch, the same on every rank."""
         return int(self._about["len"])
+
+    @property
+    def device(self) -> str:
+        """Where batches are made: "cpu" or "cuda:N"."""
+        return str(self._about["device"])
 
     @property
     def batch_size(self) -> int:

@@ -11,7 +11,7 @@ from ._batch import Batch
 from ._check import integer, shown, spelled_class
 from ._client import AGAIN, END, OK, STEP_MS
 from ._config import DEFAULT_SLOTS, Config, describe
-from ._engine import Engine, Starvation, device_name, patience, starved
+from ._engine import Engine, Starvation, device_name, environment, patience, starved
 from ._errors import ConfigError, PoolStarved
 from ._feed import Arrays, Feed
 from ._sample import DEFAULT_FIELD, Path, Sample, uri_of
@@ -31,7 +31,8 @@ class Pipeline(Engine):
     (2, 3) (2, 4, 4)
     (4,) (1, 4, 4)
 
-    `device` is "cpu", "cuda:N" or N; None is the rank's GPU if there is one.
+    `device` is "cpu", "cuda:N" or N; None is the GPU of the local rank if there is
+    one, else "cpu". `stats()` tells which it is, and why.
     `fields` names the tensors of a batch in their order; by default they are the
     fields that the config names, or one called "data". `arrays` names arrays that
     samples will come from, for all fields or field by field. Samples may name
@@ -59,7 +60,12 @@ class Pipeline(Engine):
             raise ConfigError("fields is empty")
         pairs = [(name, uri_of(a, "arrays")) for name, paths in _by_field(arrays, names) for a in paths]
         known = Arrays(names, {}, frozenset()).with_pairs(pairs)
-        what = describe(config, names) | {"open": "pipeline", "device": device_name(device), "arrays": known.describe()}
+        what = describe(config, names) | {
+            "open": "pipeline",
+            "device": device_name(device),
+            "arrays": known.describe(),
+            "env": environment(),
+        }
         super().__init__(what)
         self.config = config
         self.fields = names
@@ -71,7 +77,12 @@ class Pipeline(Engine):
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"{self._feed.count} samples pushed"
-        return f"<headrace.Pipeline {', '.join(self.fields)} batch_size {self.config.batch_size}: {state}>"
+        return f"<headrace.Pipeline {', '.join(self.fields)} batch_size {self.config.batch_size} on {self.device}: {state}>"
+
+    @property
+    def device(self) -> str:
+        """Where batches are made: "cpu" or "cuda:N"."""
+        return str(self._about["device"])
 
     @property
     def pending(self) -> bool:

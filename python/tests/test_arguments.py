@@ -251,11 +251,11 @@ def test_what_is_open_says_what_it_is(volume: str) -> None:
     crops = hr.random_crops([volume, volume], shape=(4, 4, 4), count=6)
     assert repr(crops) == f"<headrace.random_crops data={volume!r} and 1 more shape (4, 4, 4) count 6>"
     loader = hr.Loader(crops, batch_size=2)
-    assert repr(loader) == f"<headrace.Loader of {crops!r}: 3 batches of 2, rank 0 of 1>"
+    assert repr(loader) == f"<headrace.Loader of {crops!r}: 3 batches of 2, rank 0 of 1, on cpu>"
     loader.close()
     assert repr(loader).endswith(", closed>")
     p = hr.Pipeline(hr.Config(shape=(4, 4, 4), batch_size=2))
-    assert repr(p) == "<headrace.Pipeline data batch_size 2: 0 samples pushed>"
+    assert repr(p) == "<headrace.Pipeline data batch_size 2 on cpu: 0 samples pushed>"
     p.close()
     assert repr(p).endswith(": closed>")
     with hr.open(volume) as z:

@@ -230,7 +230,7 @@ def test_all_symbols_are_there_at_load(python: Python) -> None:
         folder = os.path.dirname(headrace.__file__)
         for name in ("libheadrace.so", "libheadrace_client.so"):
             library = ctypes.CDLL(os.path.join(folder, name), mode=os.RTLD_NOW)
-        assert ctypes.CDLL(os.path.join(folder, "libheadrace.so"), mode=os.RTLD_NOW).hr_abi_version() == 1
+        assert ctypes.CDLL(os.path.join(folder, "libheadrace.so"), mode=os.RTLD_NOW).hr_abi_version() == 2
         """
     )
     assert not done.stderr
@@ -261,7 +261,7 @@ def test_two_go_runtimes(python: Python, volume: str, tmp_path: Path) -> None:
             import ctypes
             p = pipeline()
             other = ctypes.CDLL(sys.argv[2])
-            assert other.hr_abi_version() == 1
+            assert other.hr_abi_version() == 2
             for _ in range(50):
                 p.push(hr.Sample(volume, [(0, 4), (0, 4), (0, 4)]) for _ in range(2))
                 p.pop().release()

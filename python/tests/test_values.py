@@ -70,6 +70,11 @@ def test_config_is_a_frozen_keyword_only_value() -> None:
         ({"workers": 0}, "workers"),
         ({"host_bytes": 0}, "host_bytes"),
         ({"decoded_bytes": -5}, "decoded_bytes"),
+        ({"device_bytes": 0}, "device_bytes"),
+        ({"mapped_bytes": 1.5}, "mapped_bytes"),
+        ({"compressed_bytes": "1"}, "compressed_bytes"),
+        ({"sms": -1}, "sms"),
+        ({"decoder": None}, "decoder"),
     ],
 )
 def test_config_names_the_field_that_is_wrong(change: dict[str, Any], field: str) -> None:
