@@ -23,6 +23,7 @@ type backend interface {
 type capacity struct {
 	waves    int   // in flight
 	decoded  int64 // bytes a wave should have
+	cached   int64 // bytes that are decoded already count as so many times less
 	unpacked int64 // of these by the host, for a device
 	frames   bool  // a device decodes zstd
 	chunks   int   // a wave of tiny chunks has at most so many

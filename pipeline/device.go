@@ -35,6 +35,8 @@ type device struct {
 	events  *eventPool
 	frames  *frames // nil without a library
 
+	pinning  sync.WaitGroup
+	ring     *pinned // p.slabs
 	fetching sync.Mutex
 	bounce   []byte // pinned, for fetch; nil once closed
 
@@ -153,18 +155,18 @@ func (d *device) admit() {
 // stand for).
 func (d *device) assign(w *wave) (tasks int32) {
 	var at int64
-	frames := 0
+	frames, worth := 0, d.worthFrames(w)
 	for i := range w.chunks {
 		c := &w.chunks[i]
 		c.packed, c.decodes, c.travels, c.framed, c.left = -1, false, false, false, false
 		if c.source != fromSlab || c.err != nil || c.recipe.method != kernels.Host && w.slabBytes <= w.stage.encoded {
 			continue
 		}
-		if c.framed = d.framed(c, frames); c.framed {
+		if c.framed = worth && d.framed(c, frames); c.framed {
 			frames++
 			continue
 		}
-		if c.left = at+c.size > int64(len(w.stage.packed)); c.left {
+		if c.left = at+c.size > int64(len(w.stage.packed.mem)); c.left {
 			continue
 		}
 		c.packed = at
@@ -249,10 +251,8 @@ func (d *device) free() error {
 	if d.memory != 0 {
 		errs = append(errs, d.gpu.Free(d.memory))
 	}
-	if d.p.slabs != nil {
-		errs = append(errs, d.gpu.FreeHost(d.p.slabs))
-		d.p.slabs = nil
-	}
+	errs = append(errs, d.ring.free(d.gpu))
+	d.ring, d.p.slabs = nil, nil
 	errs = append(errs, d.frames.free())
 	if d.copies != nil {
 		errs = append(errs, d.copies.Close())
@@ -316,7 +316,7 @@ func (d *device) unpackTasks() {
 		}
 		c := &t.wave.chunks[t.chunk]
 		packed := d.p.slabs[c.off : c.off+c.length]
-		if err := d.unpack(c, packed, t.wave.stage.packed[c.packed:c.packed+c.size], scratch); err != nil {
+		if err := d.unpack(c, packed, t.wave.stage.packed.mem[c.packed:c.packed+c.size], scratch); err != nil {
 			t.wave.fail(t.chunk, err)
 		}
 		d.unpacked(t.wave)

@@ -19,6 +19,7 @@ type frames struct {
 	bytes   int64 // of scratch
 	chunks  int   // of a call at most, for that scratch
 	largest int64 // decoded chunk
+	least   int   // frames of a wave that are worth a call
 }
 
 // frameList is a wave's frames as the library reads them, in pinned memory and on
@@ -52,7 +53,7 @@ func (d *device) openFrames() (err error) {
 	if !framed {
 		return nil
 	}
-	f := &frames{}
+	f := &frames{least: framesLeast * d.p.cfg.Workers}
 	if f.library, err = nvcomp.Open(path, d.gpu); err != nil {
 		return err
 	}
@@ -88,9 +89,27 @@ func (f *frames) free() error {
 	return f.stream.Close()
 }
 
+// framesLeast is the number of frames for each worker below which the host decodes a
+// wave's: a call of the library takes 8 ms or more however few they are, a worker
+// about 0.4 ms for one of 256 KiB.
+const framesLeast = 16
+
+func (d *device) worthFrames(w *wave) bool {
+	if d.frames == nil {
+		return false
+	}
+	n := 0
+	for i := range w.chunks {
+		if c := &w.chunks[i]; c.source == fromSlab && c.recipe.frames {
+			n++
+		}
+	}
+	return n >= d.frames.least
+}
+
 // framed reports whether the library decodes the chunk: n are in its wave already.
 func (d *device) framed(c *waveChunk, n int) bool {
-	if d.frames == nil || !c.recipe.frames || n >= d.frames.chunks || c.size > d.frames.largest {
+	if !c.recipe.frames || n >= d.frames.chunks || c.size > d.frames.largest {
 		return false
 	}
 	return nvcomp.CheckZstd(d.p.slabs[c.off:c.off+c.length], c.size) == nil

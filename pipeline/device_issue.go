@@ -41,6 +41,9 @@ func (d *device) issueWaves() {
 func (d *device) issue(w *wave) error {
 	s := w.stage
 	s.begin()
+	if err := d.awaitPinned(w); err != nil {
+		return err
+	}
 	d.locate(w)
 	d.bringReads(w)
 	s.bring(d)
@@ -64,6 +67,16 @@ func (d *device) issue(w *wave) error {
 	}
 	s.commands.Record(s.compute, s.done)
 	return d.gpu.Run(&s.commands)
+}
+
+// awaitPinned waits for the memory that the wave is copied from, soon after Open.
+func (d *device) awaitPinned(w *wave) (err error) {
+	if w.slabBytes > 0 {
+		if _, err = d.ring.address(); err == nil {
+			_, err = w.stage.packed.address()
+		}
+	}
+	return err
 }
 
 func (s *stage) begin() {
@@ -98,7 +111,7 @@ func (d *device) locate(w *wave) {
 		switch {
 		case c.left:
 		case c.packed >= 0:
-			s.addPiece(c.at, cuda.Address(s.packed[c.packed:c.packed+c.size]), c.size)
+			s.addPiece(c.at, cuda.Address(s.packed.mem[c.packed:]), c.size)
 		case c.recipe.method == kernels.Copy && c.keep:
 			s.addPiece(c.at, d.stored(c), c.length)
 		case c.source == fromMapped || loose:

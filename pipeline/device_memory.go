@@ -18,6 +18,12 @@ const (
 	// rest.
 	deviceShare = 4
 	deviceMost  = 8 << 30
+	// placing is how much faster chunks are placed than decoded, or better: a wave
+	// of chunks that are kept must not be so large that it is late.
+	placing = 4
+	// frameWave is deviceWave where a library decodes frames: its calls take as long
+	// for half as many.
+	frameWave = 1 << 30
 	// unpackWave is what the host decodes of a wave: some milliseconds of work for
 	// a few cores.
 	unpackWave = 64 * mib
@@ -60,7 +66,7 @@ func (d *device) divide() error {
 	if c.Reuse == ReuseNone {
 		l.decoded = 0
 	}
-	d.p.capacity = capacity{waves: deviceWaves, decoded: wave, unpacked: min(wave, unpackWave), frames: d.frames != nil, chunks: deviceChunks - 1}
+	d.p.capacity = capacity{waves: deviceWaves, decoded: wave, cached: placing, unpacked: min(wave, unpackWave), frames: d.frames != nil, chunks: deviceChunks - 1}
 	d.p.counts.deviceBytes.Store(taken + l.decoded)
 	return nil
 }
@@ -110,8 +116,12 @@ func (d *device) waveBytes(rest int64, cache bool) int64 {
 		rest /= 2
 	}
 	chunk := d.p.limits.chunk
+	most := deviceWave
+	if d.frames != nil {
+		most = frameWave
+	}
 	each := rest/deviceWaves - stageSize(maxRead+2*maxGap, 2*chunk)
-	return max(chunk, min(deviceWave, each*4/(5+8)))
+	return max(chunk, min(most, each*4/(5+8)))
 }
 
 // encoded is the room of a stage for stored bytes: those of a wave, and the holes
@@ -152,9 +162,10 @@ func (d *device) take() (err error) {
 	if p.slots, err = newSlots(deviceSlots{d}, p.cfg.Slots, l.slot); err != nil {
 		return err
 	}
-	if p.slabs, err = d.gpu.AllocHost(l.slabs); err != nil {
+	if d.ring, err = d.pin(l.slabs); err != nil {
 		return err
 	}
+	p.slabs = d.ring.mem
 	if d.bounce, err = d.gpu.AllocHost(fetchBytes); err != nil {
 		return err
 	}
@@ -173,12 +184,12 @@ func (d *device) take() (err error) {
 		d.frames.scratch = at
 		at += cuda.Ptr(d.frames.bytes)
 	}
-	if d.mender, err = newStage(d.gpu, at, 0, l.chunk, l.chunk); err != nil {
+	if d.mender, err = d.newStage(at, 0, l.chunk, l.chunk); err != nil {
 		return err
 	}
 	at += cuda.Ptr(mend)
 	for range deviceWaves {
-		s, err := newStage(d.gpu, at, d.encoded(), wave+l.chunk, d.packedBytes(wave))
+		s, err := d.newStage(at, d.encoded(), wave+l.chunk, d.packedBytes(wave))
 		if err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 
 	"github.com/headrace/headrace/codec"
-	"github.com/headrace/headrace/cuda"
 	"github.com/headrace/headrace/cuda/kernels"
 )
 
@@ -117,14 +116,18 @@ func (d *device) mend(w *wave, i int32, scratch *codec.Scratch) error {
 	s := d.mender
 	packed, err := d.packedBytesOf(c)
 	if err == nil {
-		err = d.unpack(c, packed, s.packed[:c.size], scratch)
+		err = d.unpack(c, packed, s.packed.mem[:c.size], scratch)
 	}
 	if err != nil {
 		w.fail(int(i), err)
 		return nil
 	}
 	s.begin()
-	s.addPiece(c.at, cuda.Address(s.packed[:c.size]), c.size)
+	from, err := s.packed.address()
+	if err != nil {
+		return err
+	}
+	s.addPiece(c.at, from, c.size)
 	s.bring(d)
 	if err := d.runAgain(w, i); err != nil {
 		return err

@@ -262,7 +262,11 @@ func (s *scheduler) putChunk(w *wave, u *use, c waveChunk) {
 	if u.hi != 0 {
 		c.skip, c.size = u.lo, u.hi-u.lo
 	}
-	w.decoded += c.size
+	if c.source == fromCache {
+		w.decoded += c.size / s.p.capacity.cached
+	} else {
+		w.decoded += c.size
+	}
 	if r.method == kernels.Host && c.source == fromSlab && !(r.frames && s.p.capacity.frames) {
 		w.unpacked += c.size
 	}

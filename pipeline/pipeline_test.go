@@ -58,6 +58,7 @@ func mustOpen(t testing.TB, cfg Config) *Pipeline {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.allFrames()
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)

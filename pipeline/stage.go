@@ -18,8 +18,8 @@ type stage struct {
 	tilesAt, loopsAt, chunksAt, states cuda.Ptr
 
 	// Pinned, for copies in both directions.
-	packed []byte // chunks that the host has decoded
-	lists  []byte // memory of the descriptors and the statuses
+	packed *pinned // chunks that the host has decoded
+	lists  []byte  // memory of the descriptors and the statuses
 	tiles  tiles
 	chunks []byte
 	status []byte
@@ -67,7 +67,8 @@ func stageSize(encoded, decoded int64) int64 {
 func align(n int64) int64 { return (n + arenaGrain - 1) &^ (arenaGrain - 1) }
 
 // newStage lays a stage out from at on.
-func newStage(gpu *cuda.Device, at cuda.Ptr, encoded, decoded, packed int64) (_ *stage, err error) {
+func (d *device) newStage(at cuda.Ptr, encoded, decoded, packed int64) (_ *stage, err error) {
+	gpu := d.gpu
 	s := &stage{encoded: encoded, decoded: decoded, ready: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
@@ -86,7 +87,7 @@ func newStage(gpu *cuda.Device, at cuda.Ptr, encoded, decoded, packed int64) (_ 
 	s.states = s.chunksAt + deviceChunks*kernels.ChunkBytes
 	s.frames.at = s.states + deviceChunks*statusBytes
 
-	if s.packed, err = gpu.AllocHost(packed); err != nil {
+	if s.packed, err = d.pin(packed); err != nil {
 		return nil, err
 	}
 	if s.lists, err = gpu.AllocHost(listBytes); err != nil {
@@ -126,10 +127,9 @@ func (s *stage) free(gpu *cuda.Device) error {
 			errs = append(errs, e.Close())
 		}
 	}
-	for _, mem := range [][]byte{s.packed, s.lists} {
-		if mem != nil {
-			errs = append(errs, gpu.FreeHost(mem))
-		}
+	errs = append(errs, s.packed.free(gpu))
+	if s.lists != nil {
+		errs = append(errs, gpu.FreeHost(s.lists))
 	}
 	return errors.Join(errs...)
 }
