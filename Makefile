@@ -19,7 +19,7 @@ GOFILES := $(shell find . -path './.*' -prune -o -path ./build -prune -o -path .
 	$(wildcard codec/*.s cuda/*.[ch] cuda/nvcomp/*.[ch] cuda/kernels/*.ptx) go.mod go.sum
 PYFILES := $(shell find python -name '*.py' -o -name '*.pyi' -o -name 'py.typed' -o -name 'pyproject.toml' 2>/dev/null)
 
-.PHONY: help build lib wheel demo kernels kernels-check test check test-go test-device test-nocgo test-python test-torch test-oracle race fuzz-short lint vuln fmt brain brain-picture bench bench-compare bench-gpu tables soak clean
+.PHONY: help build lib wheel demo kernels kernels-check test check test-go test-device test-nocgo test-python test-torch test-gpu gpu-binaries test-oracle race fuzz-short lint vuln fmt brain brain-picture bench bench-compare bench-gpu tables soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -129,6 +129,14 @@ test-python: .venv-wheel/ready build build/panic/libheadrace.so ## the Python te
 
 test-torch: .venv-torch/ready build build/panic/libheadrace.so ## the same with torch (a download of 3 GB)
 	cd python/tests && ../../.venv-torch/bin/python -P -m pytest -q
+
+gpu-binaries: build $(WHEEL) ## what test-gpu runs, into build/gpu: for a machine without Go
+	mkdir -p build/gpu && rm -f build/gpu/headrace-*.whl && cp dist/*.whl bin/headrace build/gpu/
+	$(GO) test -c -trimpath -ldflags="-s -w" -o build/gpu/cuda.test ./cuda
+	$(GO) test -c -trimpath -ldflags="-s -w" -o build/gpu/pipe.test ./pipeline
+
+test-gpu: ## everything that needs a GPU, from build/gpu; needs Python with pytest and a driver, no Go
+	$(PYTHON) tests/gpu/run.py
 
 test-oracle: .venv-oracle/wheel build ## the differential suite against zarr-python, numcodecs and tensorstore
 	.venv-oracle/bin/python -P -m pytest -q tests
