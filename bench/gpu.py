@@ -60,7 +60,11 @@ def run(options: argparse.Namespace, name: str) -> dict:
 
 
 def machine() -> dict:
-    query = ["nvidia-smi", "--query-gpu=name,driver_version,pcie.link.gen.current,pcie.link.width.current", "--format=csv,noheader"]
+    query = [
+        "nvidia-smi",
+        "--query-gpu=name,driver_version,pcie.link.gen.current,pcie.link.width.current",
+        "--format=csv,noheader",
+    ]
     gpu = subprocess.run(query, capture_output=True, text=True).stdout.strip()
     return {"gpu": gpu, "cores": len(os.sched_getaffinity(0)), "kernel": platform.release()}
 

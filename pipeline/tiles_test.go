@@ -37,7 +37,7 @@ func TestTilesCoverTheNest(t *testing.T) {
 		}
 		list.flush = take
 		list.add(kernels.Tile{Dst: 1 << 40, Src: 1 << 41}, &n, 4)
-		if take(); list.err != nil || elements != n.elements() {
+		if err := take(); err != nil || list.err != nil || elements != n.elements() {
 			t.Fatalf("%+v: %d elements in %d lists, want %d (%v)", n.loops[:n.rank], elements, flushed, n.elements(), list.err)
 		}
 		n.row(4)
