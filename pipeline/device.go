@@ -42,6 +42,7 @@ type device struct {
 
 	memory  cuda.Ptr // the decoded cache and the stages, one allocation
 	decoded cuda.Ptr // arena of kept chunks
+	packed  cuda.Ptr // arena of kept stored bytes
 	mender  *stage   // the settler's own, for a chunk at a time
 	stages  []*stage // of the waves in flight
 	mu      sync.Mutex
@@ -150,30 +151,39 @@ func (d *device) admit() {
 
 // assign says who decodes each chunk: a kernel or the library on the device, else
 // the host, for which the chunk gets a place in the stage. Where there is none, since
-// more frames were refused than anyone expects, it is left to the settler. All is the host's where
-// the stored bytes do not fit the stage (they are larger than the chunks that they
-// stand for).
+// more frames were refused than anyone expects, it is left to the settler.
 func (d *device) assign(w *wave) (tasks int32) {
 	var at int64
 	frames, worth := 0, d.worthFrames(w)
 	for i := range w.chunks {
 		c := &w.chunks[i]
 		c.packed, c.decodes, c.travels, c.framed, c.left = -1, false, false, false, false
-		if c.source != fromSlab || c.err != nil || c.recipe.method != kernels.Host && w.slabBytes <= w.stage.encoded {
+		if c.err != nil || !c.encoded() {
 			continue
 		}
 		if c.framed = worth && d.framed(c, frames); c.framed {
 			frames++
 			continue
 		}
-		if c.left = at+c.size > int64(len(w.stage.packed.mem)); c.left {
-			continue
+		kernel := c.recipe.method != kernels.Host
+		switch {
+		case c.source != fromSlab:
+			c.left = !kernel
+		case kernel && w.slabBytes <= w.stage.encoded:
+		case at+c.size > int64(len(w.stage.packed.mem)):
+			c.left = true
+		default: // the host's, as is all where the stored bytes do not fit the stage
+			c.packed = at
+			at += align(c.size)
+			tasks++
 		}
-		c.packed = at
-		at += align(c.size)
-		tasks++
 	}
 	return tasks
+}
+
+// encoded reports whether the chunk comes to the wave to be decoded.
+func (c *waveChunk) encoded() bool {
+	return c.source == fromSlab || c.source == fromMapped || c.source == fromPacked
 }
 
 // unpacked counts a task of the wave; with the last one it may be issued.

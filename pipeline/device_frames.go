@@ -100,7 +100,14 @@ func (d *device) worthFrames(w *wave) bool {
 	}
 	n := 0
 	for i := range w.chunks {
-		if c := &w.chunks[i]; c.source == fromSlab && c.recipe.frames {
+		c := &w.chunks[i]
+		if c.recipe == nil || !c.recipe.frames {
+			continue
+		}
+		if c.source == fromPacked {
+			return true // the host does not have its bytes
+		}
+		if c.source == fromSlab {
 			n++
 		}
 	}
@@ -112,7 +119,10 @@ func (d *device) framed(c *waveChunk, n int) bool {
 	if !c.recipe.frames || n >= d.frames.chunks || c.size > d.frames.largest {
 		return false
 	}
-	return nvcomp.CheckZstd(d.p.slabs[c.off:c.off+c.length], c.size) == nil
+	if c.source == fromPacked { // it was looked at when it came
+		return true
+	}
+	return c.source == fromSlab && nvcomp.CheckZstd(d.p.slabs[c.off:c.off+c.length], c.size) == nil
 }
 
 func (l *frameList) reset() {

@@ -93,14 +93,14 @@ func (s *stage) begin() {
 func (d *device) locate(w *wave) {
 	s := w.stage
 	s.order = s.order[:0]
-	loose := slices.ContainsFunc(w.chunks, func(c waveChunk) bool { return c.framed })
+	loose := slices.ContainsFunc(w.chunks, func(c waveChunk) bool { return c.framed && c.source == fromSlab })
 	var out int64
 	for i := range w.chunks {
 		c := &w.chunks[i]
 		if c.source == fromCache {
 			c.at = d.decoded + cuda.Ptr(c.blockOff)
 		}
-		if c.err != nil || c.source != fromSlab && c.source != fromMapped {
+		if c.err != nil || !c.encoded() {
 			continue
 		}
 		c.room = out
@@ -114,7 +114,7 @@ func (d *device) locate(w *wave) {
 			s.addPiece(c.at, cuda.Address(s.packed.mem[c.packed:]), c.size)
 		case c.recipe.method == kernels.Copy && c.keep:
 			s.addPiece(c.at, d.stored(c), c.length)
-		case c.source == fromMapped || loose:
+		case c.source != fromSlab || c.stays != nil || loose:
 			s.order = append(s.order, int32(i))
 		default: // it goes with its read
 			c.travels = true
@@ -137,15 +137,23 @@ func (d *device) locateLoose(w *wave) {
 	}
 	for _, i := range s.order {
 		c := &w.chunks[i]
-		stored := d.stored(c)
-		if c.framed {
-			in = (in + frameGrain - 1) &^ (frameGrain - 1)
-		} else {
-			in += (int64(stored) - in) & 15
+		at, stored := cuda.Ptr(0), d.stored(c)
+		switch {
+		case c.source == fromPacked:
+			at = stored
+		case c.stays != nil:
+			at = d.packed + cuda.Ptr(c.stays.off)
+			s.addPiece(at, stored, c.length)
+		default:
+			if c.framed {
+				in = (in + frameGrain - 1) &^ (frameGrain - 1)
+			} else {
+				in += (int64(stored) - in) & 15
+			}
+			at = s.in + cuda.Ptr(in)
+			in += c.length
+			s.addPiece(at, stored, c.length)
 		}
-		at := s.in + cuda.Ptr(in)
-		in += c.length
-		s.addPiece(at, stored, c.length)
 		if c.framed {
 			s.frames.add(i, c, at)
 		} else {
@@ -186,10 +194,13 @@ func (d *device) bringReads(w *wave) {
 	}
 }
 
-// stored is where the encoded bytes of a chunk lie on the host.
+// stored is where the encoded bytes of a chunk lie, on the host or on the device.
 func (d *device) stored(c *waveChunk) cuda.Ptr {
-	if c.source == fromMapped {
+	switch c.source {
+	case fromMapped:
 		return cuda.Address(c.mapping.mem) + cuda.Ptr(c.off)
+	case fromPacked:
+		return d.packed + cuda.Ptr(c.off)
 	}
 	return cuda.Address(d.p.slabs) + cuda.Ptr(c.off)
 }

@@ -41,12 +41,13 @@ func (d *device) divide() error {
 	if err != nil {
 		return err
 	}
-	slots := int64(c.Slots) * deviceAlign(l.slot)
+	l.compressed = align(c.CompressedBytes)
+	slots := int64(c.Slots)*deviceAlign(l.slot) + l.compressed
 	least := 2*l.chunk + maxRead
 	need := slots + deviceWaves*stageSize(least*5/4+2*maxGap, 2*l.chunk) + stageSize(0, l.chunk)
 	if need+c.DecodedBytes > budget {
-		return nd.Errorf(nd.ErrBudget, "DeviceBytes %d is too little: %d slots of %d bytes, the least for %d waves of chunks of %d and DecodedBytes %d need %d; raise it, or lower Slots or BatchSize",
-			budget, c.Slots, l.slot, deviceWaves, l.chunk, c.DecodedBytes, need+c.DecodedBytes)
+		return nd.Errorf(nd.ErrBudget, "DeviceBytes %d is too little: %d slots of %d bytes, the least for %d waves of chunks of %d, CompressedBytes %d and DecodedBytes %d need %d; raise it, or lower Slots or BatchSize",
+			budget, c.Slots, l.slot, deviceWaves, l.chunk, c.CompressedBytes, c.DecodedBytes, need+c.DecodedBytes)
 	}
 	wave, err := d.fitWave(budget-slots-c.DecodedBytes, c.DecodedBytes == 0 && c.Reuse != ReuseNone)
 	if err != nil {
@@ -171,7 +172,7 @@ func (d *device) take() (err error) {
 	}
 	wave := p.capacity.decoded
 	each, mend := stageSize(d.encoded(), wave+l.chunk), stageSize(0, l.chunk)
-	size := align(l.decoded) + deviceWaves*each + mend
+	size := align(l.decoded) + l.compressed + deviceWaves*each + mend
 	if d.frames != nil {
 		size += d.frames.bytes
 	}
@@ -179,7 +180,8 @@ func (d *device) take() (err error) {
 		return err
 	}
 	d.decoded = d.memory
-	at := d.memory + cuda.Ptr(align(l.decoded))
+	d.packed = d.memory + cuda.Ptr(align(l.decoded))
+	at := d.packed + cuda.Ptr(l.compressed)
 	if d.frames != nil {
 		d.frames.scratch = at
 		at += cuda.Ptr(d.frames.bytes)

@@ -61,7 +61,7 @@ func (d *device) settle(w *wave, scratch *codec.Scratch) error {
 			if err := d.settleCached(w, int32(i)); err != nil {
 				return err
 			}
-		case fromSlab, fromMapped:
+		case fromSlab, fromMapped, fromPacked:
 			if c.left {
 				if err := d.mend(w, int32(i), scratch); err != nil {
 					return err

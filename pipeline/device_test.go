@@ -76,6 +76,9 @@ func smallBudget(cfg *Config) {
 	if cfg.DeviceBytes == 0 {
 		cfg.DeviceBytes = 192 * mib
 	}
+	if cfg.CompressedBytes == 0 {
+		cfg.CompressedBytes = 8 << 10 // a few chunks of the tests: most must go again
+	}
 	cfg.HostBytes = max(cfg.HostBytes, 192*mib)
 }
 
@@ -242,6 +245,37 @@ func TestFramesOfALibrary(t *testing.T) {
 			byLibrary := p.counts.framed.Load()
 			if (byLibrary > 0) != (dtype == nd.U16) {
 				t.Errorf("the library decoded %d chunks of %s", byLibrary, dtype)
+			}
+			checkIdle(t, p)
+		})
+	}
+}
+
+// Stored bytes that are kept on the device are decoded again without a read, by a
+// kernel or by the library; a file that was written meanwhile is read anew.
+func TestStoredBytesAreKept(t *testing.T) {
+	for _, codec := range []string{"blosc", "lz4", "zstd"} {
+		t.Run(codec, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(3, 1))
+			l := layout{shape: []int64{64, 64}, chunk: []int64{8, 8}, shard: []int64{32, 32}, dtype: nd.U16, codec: codec}
+			a := makeArray(t, r, l)
+			root := a.onDisk(t)
+			cfg := Config{
+				Arrays: []ArrayRef{{URI: root}}, BatchSize: 4, Reuse: ReuseNone, Reader: "ring", CompressedBytes: mib,
+				Fields: []Field{{Name: "x", Shape: []int{16, 16}, DType: nd.U16}},
+			}
+			withLibrary(t, &cfg)
+			p, err := Open(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.allFrames()
+			for range 3 {
+				p.corners(t, a, nil)
+			}
+			s := p.Stats()
+			if first := s.ChunksDecoded / 3; s.ChunksPacked != 2*first || first == 0 {
+				t.Errorf("%d of %d decodes from kept bytes, two thirds were to be", s.ChunksPacked, s.ChunksDecoded)
 			}
 			checkIdle(t, p)
 		})

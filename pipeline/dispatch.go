@@ -203,20 +203,33 @@ func (s *scheduler) putUse(w *wave, u *use) bool {
 	return true
 }
 
-// putStored adds a chunk that must be decoded: from a mapping, else by a read.
+// putStored adds a chunk that must be decoded: from the device's cache of stored
+// bytes, from a mapping, else by a read.
 func (s *scheduler) putStored(w *wave, u *use, off, length int64) {
-	if u.object.array.layout.recipe.method != kernels.Host {
-		if g := s.mappings.find(u.object, off, length, w.seq); g != nil {
+	r, o := u.object.array.layout.recipe, u.object
+	kernel := r.method != kernels.Host
+	c := waveChunk{source: fromSlab, off: off, stored: off, length: length}
+	if u.hi == 0 && r.method != kernels.Copy && (kernel || r.frames && s.p.capacity.frames) {
+		if p := s.compressed.find(u.entry.key, o, length); p != nil {
+			c.source, c.off, c.stays = fromPacked, p.off, p
+			s.putChunk(w, u, c)
+			return
+		}
+		c.stays = s.compressed.admit(u.entry.key, o, length)
+	}
+	if kernel {
+		if g := s.mappings.find(o, off, length, w.seq); g != nil {
 			if !slices.Contains(w.mappings, g) {
 				w.mappings = append(w.mappings, g)
 			}
 			w.mapped += length
-			s.putChunk(w, u, waveChunk{source: fromMapped, mapping: g, off: off - g.start(), stored: off, length: length})
+			c.source, c.off, c.mapping = fromMapped, off-g.start(), g
+			s.putChunk(w, u, c)
 			return
 		}
 	}
 	w.encoded += length
-	s.putChunk(w, u, waveChunk{source: fromSlab, off: off, length: length})
+	s.putChunk(w, u, c)
 }
 
 // find locates the bytes of a use. What cannot be had fails the sample.
@@ -306,7 +319,7 @@ func (s *scheduler) start(w *wave) bool {
 		switch c.source {
 		case fromSlab:
 			c.off += w.slabOff
-		case fromMapped:
+		case fromMapped, fromPacked:
 		default:
 			continue
 		}

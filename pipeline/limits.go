@@ -12,13 +12,14 @@ import (
 // limits is the budget of a pipeline, worked out once at Open. Nothing that it
 // bounds grows afterwards.
 type limits struct {
-	slot     int64 // bytes of one batch
-	chunk    int64 // decoded bytes of the largest chunk
-	scratch  int64 // of all workers
-	slabs    int64 // ring of encoded bytes
-	waveSlab int64 // encoded bytes of one wave
-	decoded  int64 // decoded cache
-	index    int64 // shard indexes
+	slot       int64 // bytes of one batch
+	chunk      int64 // decoded bytes of the largest chunk
+	scratch    int64 // of all workers
+	slabs      int64 // ring of encoded bytes
+	waveSlab   int64 // encoded bytes of one wave
+	decoded    int64 // decoded cache
+	compressed int64 // cache of stored bytes on a device
+	index      int64 // shard indexes
 }
 
 const (

@@ -224,6 +224,13 @@ func checkIdle(t *testing.T, p *Pipeline) {
 	if kept != 0 && p.cfg.Reuse != ReuseCache {
 		t.Fatalf("%s keeps %d bytes without need", p.cfg.Reuse, kept)
 	}
+	if s.compressed != nil {
+		for _, e := range s.compressed.entries {
+			if e.pins != 0 || !e.there {
+				t.Fatalf("stored bytes of %+v: %d pins, used %v", e.key, e.pins, e.there)
+			}
+		}
+	}
 	for _, o := range s.locator.objects {
 		if children := countChildren(s.locator, o); o.pins != children {
 			t.Fatalf("object %+v has %d pins and %d children", o.key, o.pins, children)

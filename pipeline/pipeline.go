@@ -80,7 +80,7 @@ func (p *Pipeline) start() {
 	s := &scheduler{p: p, table: newTable(p.cfg.Reuse, p.limits.decoded, &p.counts), slabs: newArena(int64(len(p.slabs)))}
 	s.locator = newLocator(p.limits.index, &p.counts, s.request)
 	if d, ok := p.backend.(*device); ok {
-		s.mappings = d.mappings(s.requestMapping)
+		s.mappings, s.compressed = d.mappings(s.requestMapping), newCompressed(p.limits.compressed, &p.counts)
 	}
 	p.sched = s
 	for range p.cfg.Readers {

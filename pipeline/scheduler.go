@@ -56,12 +56,13 @@ func (s *sampleState) fail(err error) {
 // caches and publishes batches. All its state is its own: others talk to it
 // through the inbox. It never reads, decodes or waits for anything but mail.
 type scheduler struct {
-	p        *Pipeline
-	locator  *locator
-	table    *table
-	mappings *mappings // nil on the host
-	slabs    *arena
-	plan     plan
+	p          *Pipeline
+	locator    *locator
+	table      *table
+	mappings   *mappings   // nil on the host
+	compressed *compressed // nil on the host
+	slabs      *arena
+	plan       plan
 
 	queue    []*sampleState // pushed, not planned yet
 	window   []*sampleState // planned, in order; the head is dispatched next
@@ -257,6 +258,9 @@ func (s *scheduler) retire(w *wave) {
 		}
 		if c.entry != nil {
 			s.table.unpin(c.entry)
+		}
+		if c.stays != nil {
+			s.compressed.unpin(c.stays, c.err == nil && (c.decodes || c.framed))
 		}
 	}
 	for _, g := range w.mappings {

@@ -51,6 +51,8 @@ const (
 	fromSlab source = iota
 	// fromMapped: encoded bytes in a registered mapping of the file.
 	fromMapped
+	// fromPacked: encoded bytes in a device's cache of them.
+	fromPacked
 	// fromCache: decoded already, or being decoded by an earlier wave, at blockOff.
 	fromCache
 	// fromFill: not stored; every element is the recipe's fill value.
@@ -65,6 +67,7 @@ type waveChunk struct {
 	// fromMapped.
 	off, length int64
 	mapping     *mapping
+	stays       *packedEntry // where the encoded bytes stay on the device, nil if they do not
 	// skip is the number of leading bytes of the decoded chunk that were left out
 	// when a raw chunk was read in part; size is the number of decoded bytes there
 	// are after them.

@@ -72,6 +72,7 @@ type Config struct {
 type HitRates struct {
 	Decoded float64 `json:"decoded"` // uses of chunks that were decoded before
 	Index   float64 `json:"index"`   // shard indexes found in memory
+	Packed  float64 `json:"packed"`  // decodes from stored bytes that were kept on a GPU
 }
 
 // Stage is one stage of the engine over the timed batches.
@@ -105,7 +106,7 @@ func (r *run) result(p *pipeline.Pipeline, s pipeline.Stats, t timing) *Result {
 		Amplification:   float64(s.Decode.Out) / float64(max(r.useful(timed), 1)),
 		ChunksPerSample: float64(s.ChunkUses) / n,
 		USPerSample:     wall * 1e6 / n,
-		HitRates:        HitRates{share(s.ChunksReused, s.ChunkUses), share(s.IndexHits, s.IndexHits+s.IndexMisses)},
+		HitRates:        HitRates{share(s.ChunksReused, s.ChunkUses), share(s.IndexHits, s.IndexHits+s.IndexMisses), share(s.ChunksPacked, s.ChunksDecoded)},
 		HostBytes:       s.HostBytes, DeviceBytes: s.DeviceBytes, MappedBytes: s.MappedBytes,
 	}
 	result.Stages = Stages(s)
