@@ -160,11 +160,19 @@ func hr_next(handle C.uint64_t, timeoutMS C.int32_t, batch *C.hr_batch, out *C.h
 
 // hr_use notes that a batch is used on a stream of its GPU, as DLPack numbers streams
 // (2 is that of the calling thread, -1 one that is not known): its memory is not
-// written again before what the stream has when the token comes back is done.
+// written again before what the stream has when the token comes back is done. The
+// stream must not be destroyed: whoever cannot promise that says -1.
 //
 //export hr_use
 func hr_use(token C.uint64_t, stream C.int64_t, out *C.hr_error) C.int32_t {
 	return export(out, func() (status, error) { return done, lib.Use(uint64(token), int64(stream)) })
+}
+
+// hr_after is hr_use for what the stream has now; it may be destroyed afterwards.
+//
+//export hr_after
+func hr_after(token C.uint64_t, stream C.int64_t, out *C.hr_error) C.int32_t {
+	return export(out, func() (status, error) { return done, lib.After(uint64(token), int64(stream)) })
 }
 
 // hr_copy copies a tensor of a batch, by its number, to memory of the host, which has

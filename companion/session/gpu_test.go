@@ -164,7 +164,8 @@ func TestSlotWaitsForItsConsumers(t *testing.T) {
 		use     func(s *Session, token uint64, stream int64) error
 		changed bool
 	}{
-		"a stream": {use: (*Session).Use},
+		"a stream":       {use: (*Session).Use},
+		"at its release": {use: (*Session).After},
 		"two streams": {use: func(s *Session, token uint64, stream int64) error {
 			return errors.Join(s.Use(token, 1), s.Use(token, stream))
 		}},

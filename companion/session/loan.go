@@ -10,7 +10,9 @@ import (
 )
 
 // loan is a batch that is out: what a token stands for. The consumers' streams are
-// asked when it comes back: until then they may get more work that uses it.
+// asked when it comes back: until then they may get more work that uses it. A driver
+// may crash when it is asked for a stream that was destroyed, so that only streams
+// that live as long as the process are asked; others are not known.
 type loan struct {
 	batch *pipeline.Batch
 	out   *atomic.Int64
@@ -73,8 +75,9 @@ func (s *Session) loan(token uint64) (*loan, error) {
 
 // Use notes a stream of a GPU on which the batch of a token is used, numbered as in
 // DLPack: 1 is the legacy default stream, 2 that of the calling thread, -1 one that
-// is not known, all others are a CUstream. The batch's memory is not written again
-// before the work is done that the stream has when the token comes back.
+// is not known, all others are a CUstream, which is never destroyed. The batch's
+// memory is not written again before the work is done that the stream has when the
+// token comes back.
 func (s *Session) Use(token uint64, stream int64) error {
 	l, err := s.loan(token)
 	if err != nil {
@@ -82,6 +85,21 @@ func (s *Session) Use(token uint64, stream int64) error {
 	}
 	l.use(stream)
 	return nil
+}
+
+// After makes the batch of a token wait for the work that a stream has now, numbered
+// as for Use; the stream may be destroyed after the call. 2 is that of this thread.
+func (s *Session) After(token uint64, stream int64) error {
+	l, err := s.loan(token)
+	if err != nil {
+		return err
+	}
+	if stream == noStream {
+		l.use(noStream)
+		return nil
+	}
+	l.batch.Retain()
+	return l.batch.ReleaseOn(uintptr(stream))
 }
 
 // Copy copies a field of the batch of a token to memory of the host, which has

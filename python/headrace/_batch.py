@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ._client import Client, Hold, Room
 from ._dtype import Dtype
 from ._errors import Closed, HeadraceError, error_of
-from ._tensor import Tensor, hides_its_stream, stream_number
+from ._tensor import CPU, Tensor, stream_number
 
 if TYPE_CHECKING:
     import numpy as np
@@ -107,13 +107,14 @@ class Batch(Mapping[str, Tensor]):
         """Drops the batch's hold of its memory; tensors made before keep theirs.
 
         On a GPU the memory is not written again before the work is done that the
-        streams have to which the batch was given. `stream` names one more: a CUstream
-        as `torch.cuda.Stream.cuda_stream` gives it, 1 for the legacy default stream, -1
-        for "any". Raises Closed if the batch was released before.
+        streams have to which the batch was given. `stream` names one more, for the work
+        that it has now: a CUstream as `torch.cuda.Stream.cuda_stream` gives it, 1 for
+        the legacy default stream, 2 for that of this thread, -1 for "any". Raises Closed
+        if the batch was released before.
         """
         hold = self._held()
-        if stream is not None:
-            self._library.use(hold, stream_number(stream))
+        if stream is not None and self._tensors[0].device_type != CPU:
+            self._library.after(hold, stream_number(stream))
         self._hold = None
 
     def __enter__(self) -> Batch:
@@ -171,10 +172,7 @@ class Batch(Mapping[str, Tensor]):
         return self._only().__dlpack_device__()
 
     def __dlpack__(self, **options: Any) -> object:
-        tensor = self._only()
-        if hides_its_stream():
-            tensor.use(-1)
-        return tensor.__dlpack__(**options)
+        return self._only().__dlpack__(**options)
 
     # copy and deepcopy come here too.
     def __reduce__(self) -> NoReturn:

@@ -151,14 +151,23 @@ class Client(ABC):
         """Notes a stream on which a batch is used, numbered as in DLPack; -1 is one that is not known.
 
         The batch's memory is not written again before the work is done that the stream
-        has when the last share of it is dropped.
+        has when the last share of it is dropped. The stream must not be destroyed.
         """
         self.check_process()
         if self.ordered:
             self._use(hold, stream)
 
+    def after(self, hold: Hold, stream: int) -> None:
+        """The same for the work that the stream has now; it may be destroyed afterwards."""
+        self.check_process()
+        if self.ordered:
+            self._after(hold, stream)
+
     @abstractmethod
     def _use(self, hold: Hold, stream: int) -> None: ...
+
+    @abstractmethod
+    def _after(self, hold: Hold, stream: int) -> None: ...
 
     @abstractmethod
     def fetch(self, hold: Hold, tensor: int, source: int, to: int, nbytes: int) -> None:

@@ -168,6 +168,9 @@ class Companion(Client):
     def _use(self, hold: Hold, stream: int) -> None:
         raise NotImplementedError
 
+    def _after(self, hold: Hold, stream: int) -> None:
+        raise NotImplementedError
+
     def fetch(self, hold: Hold, tensor: int, source: int, to: int, nbytes: int) -> None:
         raise NotImplementedError
 

@@ -52,6 +52,7 @@ _ENGINE: dict[str, tuple[Any, ...]] = {
     "hr_push": (c_uint64, POINTER(c_int64), c_int64, c_int32, _ERROR),
     "hr_next": (c_uint64, c_int32, POINTER(BatchOut), _ERROR),
     "hr_use": (c_uint64, c_int64, _ERROR),
+    "hr_after": (c_uint64, c_int64, _ERROR),
     "hr_copy": (c_uint64, c_int32, c_void_p, c_int64, _ERROR),
 }
 
@@ -135,6 +136,9 @@ class Library(Client):
 
     def _use(self, hold: Hold, stream: int) -> None:
         self.call("hr_use", self.token(hold), stream)
+
+    def _after(self, hold: Hold, stream: int) -> None:
+        self.call("hr_after", self.token(hold), stream)
 
     def fetch(self, hold: Hold, tensor: int, source: int, to: int, nbytes: int) -> None:
         self.call("hr_copy", self.token(hold), tensor, to, nbytes)

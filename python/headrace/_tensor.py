@@ -178,20 +178,10 @@ class Tensor:
         if copy:
             raise BufferError(f"{self!r} is shared and never copied: copy the result")
         if self.device[0] != CPU:
-            self.use(stream_number(stream))
-            if hides_its_stream():
-                self.use(-1)
+            self._library.use(self._hold, lasting(stream_number(stream), self.device[1]))
         elif stream not in (None, -1):
             raise BufferError(f"{self!r} lies in host memory: stream must be None, not {stream!r}")
         return self._library.capsule(self._hold, self._view(self._data, self.device, 0), versioned)
-
-    def use(self, stream: int) -> None:
-        """Says that the tensor is used on one more stream of its GPU, as `Batch.release` does.
-
-        For a stream other than the one on which `torch`, `cupy` or `__dlpack__` gave it.
-        """
-        if self.device[0] != CPU:
-            self._library.use(self._hold, stream_number(stream))
 
     def _host_copy(self, versioned: bool) -> object:
         if self._data == 0:
@@ -236,10 +226,18 @@ def stream_number(stream: Any) -> int:
     return number
 
 
-def hides_its_stream() -> bool:
-    """Whether the caller's caller tells a stream that is not the one on which it computes.
+def lasting(stream: int, ordinal: int) -> int:
+    """The stream if it will never be destroyed, else -1, for one that is not known.
 
-    jax waits on a stream that it has for this alone; its kernels run on another.
+    The engine asks the stream when the last tensor is gone: one that was destroyed
+    crashes the driver. Those of torch's pool last; others that consumers name may
+    not, or are only waited on while the kernels run on another, as jax has it.
     """
-    caller = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
-    return str(caller.f_globals.get("__name__", "")).partition(".")[0] == "jax"
+    if stream == LEGACY_STREAM:
+        return stream
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return -1
+    current = torch.cuda.current_stream(ordinal)
+    pooled = current.cuda_stream == stream and current.stream_id != stream  # else an ExternalStream
+    return stream if pooled else -1
