@@ -6,33 +6,33 @@ package pipeline
 // decoded cache does as well. It belongs to the scheduler's goroutine.
 type compressed struct {
 	arena   *arena
-	entries map[chunkKey]*packedEntry
-	idle    packedEntry // ring of entries without waves, the last used first
+	entries map[chunkKey]*compressedChunk
+	idle    compressedChunk // ring of entries without waves, the last used first
 	counts  *counters
 }
 
-// packedEntry is one chunk's stored bytes.
-type packedEntry struct {
+// compressedChunk is one chunk's stored bytes.
+type compressedChunk struct {
 	key         chunkKey
 	version     uint64 // of the file
 	block       int32
 	off, length int64
 	pins        int  // waves in flight
 	there       bool // a wave has brought and used them
-	prev, next  *packedEntry
+	prev, next  *compressedChunk
 }
 
 func newCompressed(bytes int64, counts *counters) *compressed {
 	if bytes == 0 {
 		return nil
 	}
-	c := &compressed{arena: newArena(bytes), entries: map[chunkKey]*packedEntry{}, counts: counts}
+	c := &compressed{arena: newArena(bytes), entries: map[chunkKey]*compressedChunk{}, counts: counts}
 	c.idle.prev, c.idle.next = &c.idle, &c.idle
 	return c
 }
 
 // find gives the bytes of a chunk and pins them, nil if they are not there.
-func (c *compressed) find(key chunkKey, o *object, length int64) *packedEntry {
+func (c *compressed) find(key chunkKey, o *object, length int64) *compressedChunk {
 	if c == nil {
 		return nil
 	}
@@ -47,13 +47,13 @@ func (c *compressed) find(key chunkKey, o *object, length int64) *packedEntry {
 		return nil
 	}
 	c.pin(p)
-	c.counts.packedHits.Add(1)
+	c.counts.compressedHits.Add(1)
 	return p
 }
 
 // admit finds room for the bytes of a chunk that a wave is about to bring, and pins
 // it; nil where there is none.
-func (c *compressed) admit(key chunkKey, o *object, length int64) *packedEntry {
+func (c *compressed) admit(key chunkKey, o *object, length int64) *compressedChunk {
 	if c == nil || length > c.arena.size || c.entries[key] != nil {
 		return nil
 	}
@@ -66,12 +66,12 @@ func (c *compressed) admit(key chunkKey, o *object, length int64) *packedEntry {
 		c.drop(oldest)
 		block, off, ok = c.arena.alloc(length)
 	}
-	p := &packedEntry{key: key, version: o.version, block: block, off: off, length: length, pins: 1}
+	p := &compressedChunk{key: key, version: o.version, block: block, off: off, length: length, pins: 1}
 	c.entries[key] = p
 	return p
 }
 
-func (c *compressed) pin(p *packedEntry) {
+func (c *compressed) pin(p *compressedChunk) {
 	if p.pins++; p.pins == 1 {
 		p.prev.next, p.next.prev = p.next, p.prev
 		p.prev, p.next = nil, nil
@@ -79,7 +79,7 @@ func (c *compressed) pin(p *packedEntry) {
 }
 
 // unpin ends a wave's interest; good says whether the bytes served it.
-func (c *compressed) unpin(p *packedEntry, good bool) {
+func (c *compressed) unpin(p *compressedChunk, good bool) {
 	p.there = good
 	if p.pins--; p.pins > 0 {
 		return
@@ -93,7 +93,7 @@ func (c *compressed) unpin(p *packedEntry, good bool) {
 }
 
 // drop forgets an entry without waves.
-func (c *compressed) drop(p *packedEntry) {
+func (c *compressed) drop(p *compressedChunk) {
 	p.prev.next, p.next.prev = p.next, p.prev
 	c.arena.release(p.block)
 	delete(c.entries, p.key)

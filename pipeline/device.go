@@ -40,14 +40,14 @@ type device struct {
 	fetching sync.Mutex
 	bounce   []byte // pinned, for fetch; nil once closed
 
-	memory  cuda.Ptr // the decoded cache and the stages, one allocation
-	decoded cuda.Ptr // arena of kept chunks
-	packed  cuda.Ptr // arena of kept stored bytes
-	mender  *stage   // the settler's own, for a chunk at a time
-	stages  []*stage // of the waves in flight
-	mu      sync.Mutex
-	idle    []*stage // of these, without a wave
-	parked  []*wave  // submitted, without a stage
+	memory     cuda.Ptr // the decoded cache and the stages, one allocation
+	decoded    cuda.Ptr // arena of kept chunks
+	compressed cuda.Ptr // arena of kept stored bytes
+	mender     *stage   // the settler's own, for a chunk at a time
+	stages     []*stage // of the waves in flight
+	mu         sync.Mutex
+	idle       []*stage // of these, without a wave
+	parked     []*wave  // submitted, without a stage
 
 	todo      *queue[unpackTask]
 	submitted chan *wave
@@ -140,7 +140,7 @@ func (d *device) admit() {
 		w.stage, d.idle = d.idle[n-1], d.idle[:n-1]
 		w.undone.Store(d.assign(w) + 1)
 		for i := range w.chunks {
-			if w.chunks[i].packed >= 0 {
+			if w.chunks[i].unpackedAt >= 0 {
 				d.todo.put(unpackTask{w, i})
 			}
 		}
@@ -157,7 +157,7 @@ func (d *device) assign(w *wave) (tasks int32) {
 	frames, worth := 0, d.worthFrames(w)
 	for i := range w.chunks {
 		c := &w.chunks[i]
-		c.packed, c.decodes, c.travels, c.framed, c.left = -1, false, false, false, false
+		c.unpackedAt, c.decodes, c.travels, c.framed, c.left = -1, false, false, false, false
 		if c.err != nil || !c.encoded() {
 			continue
 		}
@@ -170,10 +170,10 @@ func (d *device) assign(w *wave) (tasks int32) {
 		case c.source != fromSlab:
 			c.left = !kernel
 		case kernel && w.slabBytes <= w.stage.encoded:
-		case at+c.size > int64(len(w.stage.packed.mem)):
+		case at+c.size > int64(len(w.stage.unpacked.mem)):
 			c.left = true
 		default: // the host's, as is all where the stored bytes do not fit the stage
-			c.packed = at
+			c.unpackedAt = at
 			at += align(c.size)
 			tasks++
 		}
@@ -183,7 +183,7 @@ func (d *device) assign(w *wave) (tasks int32) {
 
 // encoded reports whether the chunk comes to the wave to be decoded.
 func (c *waveChunk) encoded() bool {
-	return c.source == fromSlab || c.source == fromMapped || c.source == fromPacked
+	return c.source == fromSlab || c.source == fromMapped || c.source == fromCompressed
 }
 
 // unpacked counts a task of the wave; with the last one it may be issued.
@@ -326,7 +326,7 @@ func (d *device) unpackTasks() {
 		}
 		c := &t.wave.chunks[t.chunk]
 		packed := d.p.slabs[c.off : c.off+c.length]
-		if err := d.unpack(c, packed, t.wave.stage.packed.mem[c.packed:c.packed+c.size], scratch); err != nil {
+		if err := d.unpack(c, packed, t.wave.stage.unpacked.mem[c.unpackedAt:c.unpackedAt+c.size], scratch); err != nil {
 			t.wave.fail(t.chunk, err)
 		}
 		d.unpacked(t.wave)

@@ -104,7 +104,7 @@ func (d *device) worthFrames(w *wave) bool {
 		if c.recipe == nil || !c.recipe.frames {
 			continue
 		}
-		if c.source == fromPacked {
+		if c.source == fromCompressed {
 			return true // the host does not have its bytes
 		}
 		if c.source == fromSlab {
@@ -119,7 +119,7 @@ func (d *device) framed(c *waveChunk, n int) bool {
 	if !c.recipe.frames || n >= d.frames.chunks || c.size > d.frames.largest {
 		return false
 	}
-	if c.source == fromPacked { // it was looked at when it came
+	if c.source == fromCompressed { // it was looked at when it came
 		return true
 	}
 	return c.source == fromSlab && nvcomp.CheckZstd(d.p.slabs[c.off:c.off+c.length], c.size) == nil

@@ -73,7 +73,7 @@ func (d *device) issue(w *wave) error {
 func (d *device) awaitPinned(w *wave) (err error) {
 	if w.slabBytes > 0 {
 		if _, err = d.ring.address(); err == nil {
-			_, err = w.stage.packed.address()
+			_, err = w.stage.unpacked.address()
 		}
 	}
 	return err
@@ -110,8 +110,8 @@ func (d *device) locate(w *wave) {
 		}
 		switch {
 		case c.left:
-		case c.packed >= 0:
-			s.addPiece(c.at, cuda.Address(s.packed.mem[c.packed:]), c.size)
+		case c.unpackedAt >= 0:
+			s.addPiece(c.at, cuda.Address(s.unpacked.mem[c.unpackedAt:]), c.size)
 		case c.recipe.method == kernels.Copy && c.keep:
 			s.addPiece(c.at, d.stored(c), c.length)
 		case c.source != fromSlab || c.stays != nil || loose:
@@ -139,10 +139,10 @@ func (d *device) locateLoose(w *wave) {
 		c := &w.chunks[i]
 		at, stored := cuda.Ptr(0), d.stored(c)
 		switch {
-		case c.source == fromPacked:
+		case c.source == fromCompressed:
 			at = stored
 		case c.stays != nil:
-			at = d.packed + cuda.Ptr(c.stays.off)
+			at = d.compressed + cuda.Ptr(c.stays.off)
 			s.addPiece(at, stored, c.length)
 		default:
 			if c.framed {
@@ -199,8 +199,8 @@ func (d *device) stored(c *waveChunk) cuda.Ptr {
 	switch c.source {
 	case fromMapped:
 		return cuda.Address(c.mapping.mem) + cuda.Ptr(c.off)
-	case fromPacked:
-		return d.packed + cuda.Ptr(c.off)
+	case fromCompressed:
+		return d.compressed + cuda.Ptr(c.off)
 	}
 	return cuda.Address(d.p.slabs) + cuda.Ptr(c.off)
 }

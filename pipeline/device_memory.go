@@ -136,7 +136,7 @@ func (d *device) encoded() int64 {
 func (d *device) divideHost(wave int64) error {
 	c, l := &d.p.cfg, &d.p.limits
 	l.scratch = int64(c.Workers) * (l.chunk + codecScratch)
-	fixed := l.scratch + l.index + deviceWaves*(d.packedBytes(wave)+listBytes) + l.chunk + listBytes + fetchBytes
+	fixed := l.scratch + l.index + deviceWaves*(d.unpackedBytes(wave)+listBytes) + l.chunk + listBytes + fetchBytes
 	least := 2*l.chunk + maxRead
 	l.slabs = max(least, min(ringMost, (deviceWaves+1)*wave))
 	if c.HostBytes > 0 {
@@ -151,9 +151,9 @@ func (d *device) divideHost(wave int64) error {
 	return nil
 }
 
-// packedBytes is the room of a stage for chunks that the host decodes: those of a
+// unpackedBytes is the room of a stage for chunks that the host decodes: those of a
 // wave, and one that is too much.
-func (d *device) packedBytes(wave int64) int64 {
+func (d *device) unpackedBytes(wave int64) int64 {
 	return align(min(wave, unpackWave)) + align(d.p.limits.chunk) + deviceChunks*arenaGrain
 }
 
@@ -180,8 +180,8 @@ func (d *device) take() (err error) {
 		return err
 	}
 	d.decoded = d.memory
-	d.packed = d.memory + cuda.Ptr(align(l.decoded))
-	at := d.packed + cuda.Ptr(l.compressed)
+	d.compressed = d.memory + cuda.Ptr(align(l.decoded))
+	at := d.compressed + cuda.Ptr(l.compressed)
 	if d.frames != nil {
 		d.frames.scratch = at
 		at += cuda.Ptr(d.frames.bytes)
@@ -191,7 +191,7 @@ func (d *device) take() (err error) {
 	}
 	at += cuda.Ptr(mend)
 	for range deviceWaves {
-		s, err := d.newStage(at, d.encoded(), wave+l.chunk, d.packedBytes(wave))
+		s, err := d.newStage(at, d.encoded(), wave+l.chunk, d.unpackedBytes(wave))
 		if err != nil {
 			return err
 		}

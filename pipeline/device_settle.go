@@ -61,7 +61,7 @@ func (d *device) settle(w *wave, scratch *codec.Scratch) error {
 			if err := d.settleCached(w, int32(i)); err != nil {
 				return err
 			}
-		case fromSlab, fromMapped, fromPacked:
+		case fromSlab, fromMapped, fromCompressed:
 			if c.left {
 				if err := d.mend(w, int32(i), scratch); err != nil {
 					return err
@@ -114,16 +114,16 @@ func (d *device) settleCached(w *wave, i int32) error {
 func (d *device) mend(w *wave, i int32, scratch *codec.Scratch) error {
 	c := &w.chunks[i]
 	s := d.mender
-	packed, err := d.packedBytesOf(c)
+	packed, err := d.encodedBytesOf(c)
 	if err == nil {
-		err = d.unpack(c, packed, s.packed.mem[:c.size], scratch)
+		err = d.unpack(c, packed, s.unpacked.mem[:c.size], scratch)
 	}
 	if err != nil {
 		w.fail(int(i), err)
 		return nil
 	}
 	s.begin()
-	from, err := s.packed.address()
+	from, err := s.unpacked.address()
 	if err != nil {
 		return err
 	}
@@ -138,9 +138,9 @@ func (d *device) mend(w *wave, i int32, scratch *codec.Scratch) error {
 	return nil
 }
 
-// packedBytesOf gives the encoded bytes to the processor: those of a mapping are
+// encodedBytesOf gives the encoded bytes to the processor: those of a mapping are
 // read anew.
-func (d *device) packedBytesOf(c *waveChunk) ([]byte, error) {
+func (d *device) encodedBytesOf(c *waveChunk) ([]byte, error) {
 	if c.source == fromSlab {
 		return d.p.slabs[c.off : c.off+c.length], nil
 	}
@@ -159,7 +159,7 @@ func (d *device) assembleAgain(w *wave, i int32) error {
 func (d *device) runAgain(w *wave, i int32) error {
 	s := d.mender
 	c := w.chunks[i]
-	c.packed = 0 // nothing is left to decode
+	c.unpackedAt = 0 // nothing is left to decode
 	for k := c.firstJob; k >= 0; k = w.jobs[k].next {
 		j := &w.jobs[k]
 		base := j.conv.tile()

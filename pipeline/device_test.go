@@ -274,8 +274,8 @@ func TestStoredBytesAreKept(t *testing.T) {
 				p.corners(t, a, nil)
 			}
 			s := p.Stats()
-			if first := s.ChunksDecoded / 3; s.ChunksPacked != 2*first || first == 0 {
-				t.Errorf("%d of %d decodes from kept bytes, two thirds were to be", s.ChunksPacked, s.ChunksDecoded)
+			if first := s.ChunksDecoded / 3; s.CompressedHits != 2*first || first == 0 {
+				t.Errorf("%d of %d decodes from kept bytes, two thirds were to be", s.CompressedHits, s.ChunksDecoded)
 			}
 			checkIdle(t, p)
 		})
@@ -322,12 +322,12 @@ func outcome(t *testing.T, cfg Config, samples []sampler.Sample) (parts []string
 }
 
 // mappedCase is a pipeline over files of the page cache that has come to map them.
-func mappedCase(t *testing.T, codec string) (p *Pipeline, a *testArray, root string, cfg Config) {
+func mappedCase(t *testing.T, codec string) (p *Pipeline, a *testArray, root string) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(5, 6))
 	a = makeArray(t, r, layout{shape: []int64{64, 64}, chunk: []int64{8, 8}, shard: []int64{32, 32}, dtype: nd.U16, codec: codec})
 	root = a.onDisk(t)
-	cfg = Config{
+	cfg := Config{
 		Arrays: []ArrayRef{{URI: root}}, BatchSize: 4, Reuse: ReuseNone, Reader: "mapped", MappedBytes: 4 * mapWindow, OnError: Skip,
 		Fields: []Field{{Name: "x", Shape: []int{16, 16}, DType: nd.U16}},
 	}
@@ -344,11 +344,11 @@ func mappedCase(t *testing.T, codec string) (p *Pipeline, a *testArray, root str
 	for range 200 { // until every shard is mapped: readers do that on the side
 		p.corners(t, a, nil)
 		if n := p.Stats().MappedBytes; n > 0 && p.sched.mappings.settled(4) {
-			return p, a, root, cfg
+			return p, a, root
 		}
 	}
 	t.Fatalf("%d bytes mapped: %+v", p.Stats().MappedBytes, p.sched.mappings.list)
-	return nil, nil, "", cfg
+	return nil, nil, ""
 }
 
 // settled reports whether n mappings are there. The test's own calls are the only
@@ -390,7 +390,7 @@ func (p *Pipeline) corners(t *testing.T, a *testArray, bad func(error)) {
 func TestMappedFilesAreNotRead(t *testing.T) {
 	for _, codec := range []string{"", "blosc", "lz4"} {
 		t.Run("codec "+codec, func(t *testing.T) {
-			p, a, _, _ := mappedCase(t, codec)
+			p, a, _ := mappedCase(t, codec)
 			before := p.Stats().Read.Count
 			for range 5 {
 				p.corners(t, a, nil)
@@ -414,7 +414,7 @@ func TestMappedFileChanges(t *testing.T) {
 	}
 	for name, change := range change {
 		t.Run(name, func(t *testing.T) {
-			p, a, root, _ := mappedCase(t, "")
+			p, a, root := mappedCase(t, "")
 			path := filepath.Join(root, "c", "0", "0")
 			data, err := os.ReadFile(path)
 			if err != nil {

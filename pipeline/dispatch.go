@@ -211,7 +211,7 @@ func (s *scheduler) putStored(w *wave, u *use, off, length int64) {
 	c := waveChunk{source: fromSlab, off: off, stored: off, length: length}
 	if u.hi == 0 && r.method != kernels.Copy && (kernel || r.frames && s.p.capacity.frames) {
 		if p := s.compressed.find(u.entry.key, o, length); p != nil {
-			c.source, c.off, c.stays = fromPacked, p.off, p
+			c.source, c.off, c.stays = fromCompressed, p.off, p
 			s.putChunk(w, u, c)
 			return
 		}
@@ -280,7 +280,7 @@ func (s *scheduler) putChunk(w *wave, u *use, c waveChunk) {
 	} else {
 		w.decoded += c.size
 	}
-	if r.method == kernels.Host && c.source == fromSlab && !(r.frames && s.p.capacity.frames) {
+	if c.source == fromSlab && r.method == kernels.Host && (!r.frames || !s.p.capacity.frames) {
 		w.unpacked += c.size
 	}
 	w.chunks = append(w.chunks, c)
@@ -319,7 +319,7 @@ func (s *scheduler) start(w *wave) bool {
 		switch c.source {
 		case fromSlab:
 			c.off += w.slabOff
-		case fromMapped, fromPacked:
+		case fromMapped, fromCompressed:
 		default:
 			continue
 		}

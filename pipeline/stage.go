@@ -18,11 +18,11 @@ type stage struct {
 	tilesAt, loopsAt, chunksAt, states cuda.Ptr
 
 	// Pinned, for copies in both directions.
-	packed *pinned // chunks that the host has decoded
-	lists  []byte  // memory of the descriptors and the statuses
-	tiles  tiles
-	chunks []byte
-	status []byte
+	unpacked *pinned // chunks that the host has decoded
+	lists    []byte  // memory of the descriptors and the statuses
+	tiles    tiles
+	chunks   []byte
+	status   []byte
 
 	placed   int64 // bytes that the tiles write
 	brought  int64 // bytes that are copied to the device
@@ -67,7 +67,7 @@ func stageSize(encoded, decoded int64) int64 {
 func align(n int64) int64 { return (n + arenaGrain - 1) &^ (arenaGrain - 1) }
 
 // newStage lays a stage out from at on.
-func (d *device) newStage(at cuda.Ptr, encoded, decoded, packed int64) (_ *stage, err error) {
+func (d *device) newStage(at cuda.Ptr, encoded, decoded, unpacked int64) (_ *stage, err error) {
 	gpu := d.gpu
 	s := &stage{encoded: encoded, decoded: decoded, ready: make(chan struct{}, 1)}
 	defer func() {
@@ -87,7 +87,7 @@ func (d *device) newStage(at cuda.Ptr, encoded, decoded, packed int64) (_ *stage
 	s.states = s.chunksAt + deviceChunks*kernels.ChunkBytes
 	s.frames.at = s.states + deviceChunks*statusBytes
 
-	if s.packed, err = d.pin(packed); err != nil {
+	if s.unpacked, err = d.pin(unpacked); err != nil {
 		return nil, err
 	}
 	if s.lists, err = gpu.AllocHost(listBytes); err != nil {
@@ -127,7 +127,7 @@ func (s *stage) free(gpu *cuda.Device) error {
 			errs = append(errs, e.Close())
 		}
 	}
-	errs = append(errs, s.packed.free(gpu))
+	errs = append(errs, s.unpacked.free(gpu))
 	if s.lists != nil {
 		errs = append(errs, gpu.FreeHost(s.lists))
 	}

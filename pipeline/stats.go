@@ -37,7 +37,7 @@ type Stats struct {
 	ChunksDecoded          int64
 	ChunksReused           int64 // uses served by a chunk decoded before
 	ChunksMissing          int64 // uses of chunks that are not stored: fill value
-	ChunksPacked           int64 // decoded from stored bytes that were kept on a GPU
+	CompressedHits         int64 // decoded from stored bytes that were kept on a GPU
 	IndexHits, IndexMisses int64
 	HostBytes, DeviceBytes int64 // taken at Open
 	PeakDecodedBytes       int64 // most of the decoded cache in use
@@ -86,9 +86,9 @@ func (c *stageCounter) stage(name string) Stage {
 type counters struct {
 	plan, dispatch, locate, read, issue, copy, decode, assemble, slotWait, nextWait stageCounter
 
-	samples, batches, failed, waves                                                           atomic.Int64
-	uses, decoded, reused, missing                                                            atomic.Int64
-	indexHits, indexMisses, hostBytes, deviceBytes, peakUsed, mappedBytes, framed, packedHits atomic.Int64
+	samples, batches, failed, waves                                                               atomic.Int64
+	uses, decoded, reused, missing                                                                atomic.Int64
+	indexHits, indexMisses, hostBytes, deviceBytes, peakUsed, mappedBytes, framed, compressedHits atomic.Int64
 }
 
 func (c *counters) snapshot() Stats {
@@ -99,6 +99,6 @@ func (c *counters) snapshot() Stats {
 		Samples: c.samples.Load(), Batches: c.batches.Load(), SamplesFailed: c.failed.Load(), Waves: c.waves.Load(),
 		ChunkUses: c.uses.Load(), ChunksDecoded: c.decoded.Load(), ChunksReused: c.reused.Load(), ChunksMissing: c.missing.Load(),
 		IndexHits: c.indexHits.Load(), IndexMisses: c.indexMisses.Load(),
-		HostBytes: c.hostBytes.Load(), DeviceBytes: c.deviceBytes.Load(), PeakDecodedBytes: c.peakUsed.Load(), MappedBytes: c.mappedBytes.Load(), ChunksPacked: c.packedHits.Load(),
+		HostBytes: c.hostBytes.Load(), DeviceBytes: c.deviceBytes.Load(), PeakDecodedBytes: c.peakUsed.Load(), MappedBytes: c.mappedBytes.Load(), CompressedHits: c.compressedHits.Load(),
 	}
 }

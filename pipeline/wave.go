@@ -51,8 +51,8 @@ const (
 	fromSlab source = iota
 	// fromMapped: encoded bytes in a registered mapping of the file.
 	fromMapped
-	// fromPacked: encoded bytes in a device's cache of them.
-	fromPacked
+	// fromCompressed: encoded bytes in a device's cache of them.
+	fromCompressed
 	// fromCache: decoded already, or being decoded by an earlier wave, at blockOff.
 	fromCache
 	// fromFill: not stored; every element is the recipe's fill value.
@@ -67,7 +67,7 @@ type waveChunk struct {
 	// fromMapped.
 	off, length int64
 	mapping     *mapping
-	stays       *packedEntry // where the encoded bytes stay on the device, nil if they do not
+	stays       *compressedChunk // where the encoded bytes stay on the device, nil if they do not
 	// skip is the number of leading bytes of the decoded chunk that were left out
 	// when a raw chunk was read in part; size is the number of decoded bytes there
 	// are after them.
@@ -85,13 +85,13 @@ type waveChunk struct {
 
 	// The device backend's part: where the decoded bytes are or will be, and where
 	// the host leaves them if it decodes.
-	at      cuda.Ptr
-	packed  int64
-	room    int64 // offset of its place in the stage
-	decodes bool  // the wave's own launch decodes it
-	left    bool  // to the settler
-	framed  bool  // the library decodes it
-	travels bool  // it goes to the device with its read
+	at         cuda.Ptr
+	unpackedAt int64
+	room       int64 // offset of its place in the stage
+	decodes    bool  // the wave's own launch decodes it
+	left       bool  // to the settler
+	framed     bool  // the library decodes it
+	travels    bool  // it goes to the device with its read
 
 	// The planner's and the readers' part.
 	entry  *entry

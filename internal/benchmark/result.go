@@ -70,9 +70,9 @@ type Config struct {
 
 // HitRates are shares of 1.
 type HitRates struct {
-	Decoded float64 `json:"decoded"` // uses of chunks that were decoded before
-	Index   float64 `json:"index"`   // shard indexes found in memory
-	Packed  float64 `json:"packed"`  // decodes from stored bytes that were kept on a GPU
+	Decoded    float64 `json:"decoded"`    // uses of chunks that were decoded before
+	Index      float64 `json:"index"`      // shard indexes found in memory
+	Compressed float64 `json:"compressed"` // decodes from stored bytes that were kept on a GPU
 }
 
 // Stage is one stage of the engine over the timed batches.
@@ -106,7 +106,7 @@ func (r *run) result(p *pipeline.Pipeline, s pipeline.Stats, t timing) *Result {
 		Amplification:   float64(s.Decode.Out) / float64(max(r.useful(timed), 1)),
 		ChunksPerSample: float64(s.ChunkUses) / n,
 		USPerSample:     wall * 1e6 / n,
-		HitRates:        HitRates{share(s.ChunksReused, s.ChunkUses), share(s.IndexHits, s.IndexHits+s.IndexMisses), share(s.ChunksPacked, s.ChunksDecoded)},
+		HitRates:        HitRates{share(s.ChunksReused, s.ChunkUses), share(s.IndexHits, s.IndexHits+s.IndexMisses), share(s.CompressedHits, s.ChunksDecoded)},
 		HostBytes:       s.HostBytes, DeviceBytes: s.DeviceBytes, MappedBytes: s.MappedBytes,
 	}
 	result.Stages = Stages(s)
