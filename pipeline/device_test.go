@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/headrace/headrace/codec"
@@ -279,6 +280,34 @@ func TestStoredBytesAreKept(t *testing.T) {
 			}
 			checkIdle(t, p)
 		})
+	}
+}
+
+// Pipelines share a device, and a process several devices: each keeps to its own.
+func TestPipelinesBesideEachOther(t *testing.T) {
+	c := newCube(t)
+	fake := onFake(t, &c.cfg)
+	var running sync.WaitGroup
+	for i, device := range []Device{"cuda:0", "cuda:0", "cuda:1"} {
+		cfg := c.cfg
+		cfg.Device = device
+		p, err := Open(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := rand.New(rand.NewPCG(9, uint64(i)))
+		running.Go(func() {
+			var samples []sampler.Sample
+			for id := range 100 {
+				samples = append(samples, at(int64(id), r.Int64N(13), r.Int64N(13)))
+			}
+			compare(t, p, &cfg, []*testArray{c.array}, samples)
+			checkIdle(t, p)
+		})
+	}
+	running.Wait()
+	if live := fake.Live(); live != (cudatest.Live{}) {
+		t.Errorf("%+v is held", live)
 	}
 }
 
