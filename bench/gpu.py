@@ -15,7 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCENARIOS = Path(__file__).with_name("scenarios")
+# Relative: the command of each run is written down.
+SCENARIOS = Path(os.path.relpath(Path(__file__).with_name("scenarios")))
 NVCOMP = "nvcomp"  # --nvcomp says where it is
 LARGE = ["--device-bytes", str(24 << 30), "--host-bytes", str(6 << 30)]  # waves of thousands of frames
 # name: (scenario, flags)

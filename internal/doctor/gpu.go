@@ -106,8 +106,8 @@ func identity(name string, info cuda.Info) Check {
 	return c
 }
 
-// driver is the path of libcuda, "" if there is none. It is not opened: opening
-// it would start the driver.
+// driver is the path of libcuda in the usual folders and in s.Libraries, "" if there
+// is none: to tell a driver that is not there from one that does not load.
 func (s System) driver() string {
 	folders := []string{
 		"usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib",
