@@ -131,7 +131,8 @@ type Config struct {
 	Device    Device
 
 	// Readers is the number of goroutines that read. Default 4: enough to keep a
-	// local disk's queue busy, and a page-cache hit never waits.
+	// local disk's queue busy, and a page-cache hit never waits. On a GPU, which takes
+	// more than four cores copy into the ring, as many as there are cores, at most 16.
 	Readers int
 	// Workers is the number of goroutines that decode and assemble on the host.
 	// Default: the cores this process may use (GOMAXPROCS).

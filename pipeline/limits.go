@@ -46,6 +46,9 @@ func (c *Config) setDefaults() {
 			*field = value
 		}
 	}
+	if _, gpu := c.Device.ordinal(); gpu {
+		set(&c.Readers, min(max(4, runtime.GOMAXPROCS(0)), 16))
+	}
 	set(&c.Readers, 4)
 	set(&c.Workers, runtime.GOMAXPROCS(0))
 	set(&c.Lookahead, 4*c.BatchSize)
