@@ -31,44 +31,39 @@ const (
 	ringMost = 1 << 30
 )
 
-// divide shares DeviceBytes and HostBytes out: first the slots, then the stages of
-// the waves in flight, then the decoded cache with what is left.
+// divide shares DeviceBytes and HostBytes out: first the slots and the cache of stored
+// bytes, then the stages of the waves in flight, then the decoded cache with what is
+// left.
 func (d *device) divide() error {
 	c, l := &d.p.cfg, &d.p.limits
 	l.chunk = d.p.largestChunk()
 	l.index = indexBytes
+	l.compressed = align(c.CompressedBytes)
 	budget, err := d.budget()
 	if err != nil {
 		return err
 	}
-	l.compressed = align(c.CompressedBytes)
-	slots := int64(c.Slots)*deviceAlign(l.slot) + l.compressed
-	least := 2*l.chunk + maxRead
-	need := slots + deviceWaves*stageSize(least*5/4+2*maxGap, 2*l.chunk) + stageSize(0, l.chunk)
-	if need+c.DecodedBytes > budget {
-		return nd.Errorf(nd.ErrBudget, "DeviceBytes %d is too little: %d slots of %d bytes, the least for %d waves of chunks of %d, CompressedBytes %d and DecodedBytes %d need %d; raise it, or lower Slots or BatchSize",
-			budget, c.Slots, l.slot, deviceWaves, l.chunk, c.CompressedBytes, c.DecodedBytes, need+c.DecodedBytes)
-	}
-	wave, err := d.fitWave(budget-slots-c.DecodedBytes, c.DecodedBytes == 0 && c.Reuse != ReuseNone)
+	slots := int64(c.Slots) * deviceAlign(l.slot)
+	rest := budget - slots - l.compressed - align(c.DecodedBytes) - deviceAlign(1)
+	wave, err := d.fitWave(rest, c.DecodedBytes == 0 && c.Reuse != ReuseNone)
 	if err != nil {
 		return err
 	}
-	if err := d.divideHost(wave); err != nil {
-		return err
+	stages := d.stageBytes(wave)
+	if stages > rest {
+		return nd.Errorf(nd.ErrBudget, "DeviceBytes %d is too little: %d slots of %d bytes, the least for %d waves of chunks of %d, %d, CompressedBytes %d and DecodedBytes %d need %d; raise it, or lower Slots or BatchSize",
+			budget, c.Slots, l.slot, deviceWaves, l.chunk, stages, c.CompressedBytes, c.DecodedBytes, budget-rest+stages)
 	}
-	taken := slots + deviceWaves*stageSize(d.encoded(), wave+l.chunk) + stageSize(0, l.chunk)
-	if d.frames != nil {
-		taken += d.frames.bytes
-	}
-	l.decoded = c.DecodedBytes
-	if l.decoded == 0 {
-		l.decoded = max(0, budget-taken)
-	}
-	if c.Reuse == ReuseNone {
+	switch {
+	case c.Reuse == ReuseNone:
 		l.decoded = 0
+	case c.DecodedBytes > 0:
+		l.decoded = align(c.DecodedBytes)
+	default:
+		l.decoded = (rest - stages) &^ (arenaGrain - 1)
 	}
 	d.p.capacity = capacity{waves: deviceWaves, decoded: wave, cached: placing, unpacked: min(wave, unpackWave), frames: d.frames != nil, chunks: deviceChunks - 1}
-	d.p.counts.deviceBytes.Store(taken + l.decoded)
+	d.p.counts.deviceBytes.Store(slots + deviceAlign(l.decoded+l.compressed+stages))
 	return nil
 }
 
@@ -91,38 +86,38 @@ func (d *device) budget() (int64, error) {
 	return budget, nil
 }
 
-// fitWave finds the size of a wave, with the library's scratch where there is one:
-// that grows with the wave, and the wave shrinks until both fit.
+// fitWave finds the largest wave whose stages fit rest, or half of it where a cache
+// shares it, and divides the host's memory for it. A chunk is the least.
 func (d *device) fitWave(rest int64, cache bool) (wave int64, err error) {
-	wave = d.waveBytes(rest, cache)
-	if d.frames == nil {
-		return wave, nil
-	}
-	smallest, largest := d.p.frameSizes()
-	for {
-		if err := d.frames.plan(wave, smallest, largest); err != nil {
-			return 0, err
-		}
-		if fits := d.waveBytes(rest-d.frames.bytes, cache); fits >= wave || wave == d.p.limits.chunk {
-			return wave, nil
-		}
-		wave = max(d.p.limits.chunk, wave*7/8)
-	}
-}
-
-// waveBytes is the decoded size of a wave when the stages and, if it has no size of
-// its own, the cache share rest: half for each.
-func (d *device) waveBytes(rest int64, cache bool) int64 {
 	if cache {
 		rest /= 2
 	}
 	chunk := d.p.limits.chunk
-	most := deviceWave
+	wave = deviceWave
 	if d.frames != nil {
-		most = frameWave
+		wave = frameWave
 	}
-	each := rest/deviceWaves - stageSize(maxRead+2*maxGap, 2*chunk)
-	return max(chunk, min(most, each*4/(5+8)))
+	smallest, largest := d.p.frameSizes()
+	for ; ; wave = wave * 15 / 16 {
+		wave = max(wave, chunk)
+		err := d.divideHost(wave)
+		if err == nil && d.frames != nil {
+			err = d.frames.plan(wave, smallest, largest)
+		}
+		if wave == chunk || err == nil && d.stageBytes(wave) <= rest {
+			return wave, err
+		}
+	}
+}
+
+// stageBytes is what waves of a size take of the device: the stages, the settler's,
+// and the library's scratch.
+func (d *device) stageBytes(wave int64) int64 {
+	n := deviceWaves*stageSize(d.encoded(), wave+d.p.limits.chunk) + stageSize(0, d.p.limits.chunk)
+	if d.frames != nil {
+		n += d.frames.bytes
+	}
+	return n
 }
 
 // encoded is the room of a stage for stored bytes: those of a wave, and the holes
@@ -172,15 +167,11 @@ func (d *device) take() (err error) {
 	}
 	wave := p.capacity.decoded
 	each, mend := stageSize(d.encoded(), wave+l.chunk), stageSize(0, l.chunk)
-	size := align(l.decoded) + l.compressed + deviceWaves*each + mend
-	if d.frames != nil {
-		size += d.frames.bytes
-	}
-	if d.memory, err = d.gpu.Alloc(size); err != nil {
+	if d.memory, err = d.gpu.Alloc(l.decoded + l.compressed + d.stageBytes(wave)); err != nil {
 		return err
 	}
 	d.decoded = d.memory
-	d.compressed = d.memory + cuda.Ptr(align(l.decoded))
+	d.compressed = d.memory + cuda.Ptr(l.decoded)
 	at := d.compressed + cuda.Ptr(l.compressed)
 	if d.frames != nil {
 		d.frames.scratch = at

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -280,6 +281,46 @@ func TestStoredBytesAreKept(t *testing.T) {
 			}
 			checkIdle(t, p)
 		})
+	}
+}
+
+// What is taken of the device is what Stats says, and never more than DeviceBytes;
+// a budget that cannot work is refused with the numbers.
+func TestDeviceBudget(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 8))
+	opened := 0
+	for range 60 {
+		c := newCube(t)
+		c.cfg.DeviceBytes = 16 * mib << r.IntN(7)
+		c.cfg.BatchSize = 1 << r.IntN(18)
+		c.cfg.Reuse = Reuse(r.IntN(4))
+		c.cfg.CompressedBytes = 1 + r.Int64N(c.cfg.DeviceBytes/2)
+		if r.IntN(2) == 0 {
+			c.cfg.DecodedBytes = 1 + r.Int64N(c.cfg.DeviceBytes/2)
+		}
+		fake := onFake(t, &c.cfg)
+		if r.IntN(2) == 0 {
+			c.cfg.Decoder = "nvcomp=" + nvcomptest.New(t, nvcomptest.Five, fake).Path
+		}
+		limit := c.cfg.DeviceBytes
+		c.cfg.HostBytes = 1 << 30
+		p, err := Open(t.Context(), c.cfg)
+		if err != nil {
+			if !errors.Is(err, nd.ErrBudget) || !strings.Contains(err.Error(), "DeviceBytes") {
+				t.Errorf("%d MiB: %v", limit/mib, err)
+			}
+			continue
+		}
+		opened++
+		if live, said := fake.Live().Bytes, p.Stats().DeviceBytes; live > limit || live > said || said > limit {
+			t.Errorf("%d bytes are taken, Stats says %d, DeviceBytes %d (%+v)", live, said, limit, p.capacity)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if opened < 10 {
+		t.Errorf("%d of 60 budgets work", opened)
 	}
 }
 

@@ -113,6 +113,6 @@ func BenchmarkPlanBatch(b *testing.B) {
 	b.ResetTimer()
 	stream(b.N)
 	now := p.Stats()
-	b.ReportMetric((now.Plan.Busy - before.Plan.Busy).Seconds()*1e3/float64(b.N), "ms-plan/batch")
-	b.ReportMetric((now.Dispatch.Busy - before.Dispatch.Busy).Seconds()*1e3/float64(b.N), "ms-dispatch/batch")
+	b.ReportMetric((now.Plan.Busy-before.Plan.Busy).Seconds()*1e3/float64(b.N), "ms-plan/batch")
+	b.ReportMetric((now.Dispatch.Busy-before.Dispatch.Busy).Seconds()*1e3/float64(b.N), "ms-dispatch/batch")
 }
