@@ -109,8 +109,9 @@ test-go: ## vet and test the Go packages
 	$(GO) vet ./...
 	$(GO) test ./...
 
-test-device: ## the tests of the engine again, on a fake GPU
+test-device: ## the tests of the engine again, on a fake GPU that obeys at once and on one that puts work off
 	$(GO) test ./pipeline -short -device fake
+	$(GO) test ./pipeline -short -device lazy
 
 test-nocgo: ## without cgo, then without assembly too: the pure Go twins
 	CGO_ENABLED=0 $(GO) vet ./...
@@ -146,7 +147,7 @@ race: ## the Go tests under the race detector
 fuzz-short: ## each fuzzer for FUZZTIME
 	GO="$(GO)" tools/fuzz.sh $(FUZZTIME)
 
-soak: race ## long fuzzing, a larger differential suite, a fake GPU that puts work off as long as it may
+soak: race ## long fuzzing, a larger differential suite, all tests of the engine on the lazy fake GPU
 	$(GO) test ./pipeline -device lazy
 	GO="$(GO)" tools/fuzz.sh 2m
 	$(MAKE) test-oracle ORACLE_ROUNDS=20
