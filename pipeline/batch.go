@@ -169,6 +169,26 @@ func (b *Batch) GPU() (ordinal int, ok bool) {
 	return b.device.gpu.Info().Ordinal, true
 }
 
+// Export lets other processes see the allocation of a batch on a GPU, which stays
+// theirs to look at until the last Release. false: the batch lies on the host, or has
+// no samples.
+func (b *Batch) Export() (Exported, bool, error) {
+	s := b.slot
+	if b.device == nil || s == nil {
+		return Exported{}, false, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.handle == nil {
+		handle, err := b.device.gpu.ExportMemory(s.addr)
+		if err != nil {
+			return Exported{}, false, err
+		}
+		s.handle = &handle
+	}
+	return Exported{s, uint64(s.addr), s.bytes, *s.handle, b.device.gpu.Info().UUID}, true, nil
+}
+
 // Bytes is the size of field i.
 func (b *Batch) Bytes(i int) int64 { return int64(len(b.samples)) * int64(b.fields[i].sampleBytes) }
 

@@ -202,8 +202,14 @@ type deviceSlots struct{ d *device }
 
 func (g deviceSlots) alloc(n int64) (*slot, error) {
 	addr, err := g.d.gpu.Alloc(align(n))
-	return &slot{addr: addr}, err
+	return &slot{addr: addr, bytes: align(n)}, err
 }
 
-func (g deviceSlots) free(s *slot) error { return g.d.gpu.Free(s.addr) }
-func (g deviceSlots) done() error        { return g.d.freeLast() }
+func (g deviceSlots) free(s *slot) error {
+	if m, ok := g.d.p.cfg.BatchMemory.(DeviceMemory); ok {
+		m.Freed(s)
+	}
+	return g.d.gpu.Free(s.addr)
+}
+
+func (g deviceSlots) done() error { return g.d.freeLast() }

@@ -10,6 +10,25 @@ type Memory interface {
 	Free(mem []byte) error
 }
 
+// DeviceMemory is a Memory whose owner lends memory of batches on a GPU to other
+// processes: Freed tells that an allocation that Batch.Export gave is about to go. It
+// must not call the pipeline.
+type DeviceMemory interface {
+	Memory
+	Freed(allocation any)
+}
+
+// Exported is what another process needs to see a batch on a GPU.
+type Exported struct {
+	// Allocation tells the allocation that the batch lies in from all others of the
+	// process, also from earlier ones at the same address.
+	Allocation any
+	Address    uint64 // where it begins
+	Bytes      int64
+	Handle     [64]byte // for cuIpcOpenMemHandle
+	UUID       string   // of the GPU, "GPU-..."
+}
+
 // anonymous is memory of this process alone.
 type anonymous struct{}
 

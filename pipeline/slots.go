@@ -10,8 +10,10 @@ import (
 
 // slot is the memory of one batch. It is free, in the making, or held.
 type slot struct {
-	mem  []byte   // on the host
-	addr cuda.Ptr // on a device
+	mem    []byte          // on the host
+	addr   cuda.Ptr        // on a device
+	bytes  int64           // there
+	handle *cuda.IPCHandle // of addr, once it was exported
 
 	dirty atomic.Bool // after holds events
 	mu    sync.Mutex
