@@ -12,9 +12,6 @@ type Batch struct {
 	Token  uint64          `json:"token"`
 	Memory uint64          `json:"memory"` // 0: no tensor has elements
 	New    []Memory        `json:"new,omitempty"`
-	Events []Event         `json:"events,omitempty"` // new ones
-	Ready  uint64          `json:"ready,omitempty"`  // event; 0 is now
-	Done   uint64          `json:"done,omitempty"`   // event to record before the release
 	Fields []Tensor        `json:"tensors"`
 	IDs    []int64         `json:"ids"`
 	Epoch  int64           `json:"epoch"`
@@ -30,12 +27,7 @@ type Memory struct {
 	Kind   string `json:"kind"` // memfd or cuda_ipc
 	Bytes  int64  `json:"bytes"`
 	Handle string `json:"handle,omitempty"` // cuda_ipc: in hexadecimal
-}
-
-// Event is an event of a device that a client has not seen before.
-type Event struct {
-	ID     uint64 `json:"id"`
-	Handle string `json:"handle"` // in hexadecimal
+	UUID   string `json:"uuid,omitempty"`   // cuda_ipc: of the GPU
 }
 
 // Tensor is one field of a batch.
@@ -44,13 +36,16 @@ type Tensor struct {
 	DType      uint8   `json:"dtype"`  // number in package nd
 	Shape      []int64 `json:"shape"`
 	DeviceType int32   `json:"device_type"` // as DLPack: 1 CPU, 2 CUDA
-	DeviceID   int32   `json:"device_id"`
+	DeviceID   int32   `json:"device_id"`   // in the engine; the client's number may differ
 }
 
-// deviceCPU is DLPack's number of host memory.
-const deviceCPU = 1
+// DLPack's numbers of host memory and of a GPU's.
+const (
+	deviceCPU  = 1
+	deviceCUDA = 2
+)
 
-// describe describes a batch that lies in host memory of these slots.
+// describe describes a batch that lies in memory of these slots.
 func describe(d session.Delivery, token uint64, from *slots) (Batch, *slot, error) {
 	b := d.Batch
 	meta := b.Meta()
@@ -61,10 +56,24 @@ func describe(d session.Delivery, token uint64, from *slots) (Batch, *slot, erro
 	for _, s := range b.Samples() {
 		out.IDs = append(out.IDs, s.ID)
 	}
+	lent, onGPU, err := b.Export()
+	if err != nil {
+		return out, nil, err
+	}
 	var in *slot
+	if onGPU {
+		in = from.lend(lent)
+		out.Memory = in.id
+	}
 	for i := range b.Fields() {
 		t := b.TensorAt(i)
 		field := Tensor{DType: uint8(t.DType), Shape: t.Shape, DeviceType: deviceCPU}
+		if ordinal, ok := b.GPU(); ok {
+			field.DeviceType, field.DeviceID = deviceCUDA, int32(ordinal)
+		}
+		if onGPU {
+			field.Offset = int64(t.Address - lent.Address)
+		}
 		if len(t.Data) > 0 {
 			if in == nil {
 				if in = from.find(t.Data); in == nil {

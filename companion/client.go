@@ -40,7 +40,7 @@ func (e *Engine) newClient(conn *net.UnixConn, pid int, hello *Hello, releases *
 	c.mu.cancel = map[uint64]context.CancelFunc{}
 	c.session = session.New(session.Options{
 		Memory: func() pipeline.Memory { return c.memory },
-		Device: e.cfg.Device, Cores: session.Cores(hello.Env),
+		Device: e.cfg.Device, Driver: e.cfg.Driver, Cores: session.Cores(hello.Env),
 		Pipelines: e.pipelines, Objects: maxObjects,
 	})
 	return c
@@ -253,7 +253,7 @@ func (c *client) sendBatch(id uint64, d session.Delivery, token uint64) error {
 	f, oob := frame{kind: kindBatch, id: id}, []byte(nil)
 	if in != nil {
 		var fd int
-		if b.New, fd = c.memory.tell(in); b.New != nil {
+		if b.New, fd = c.memory.tell(in); fd >= 0 {
 			f.fds, oob = 1, rights(fd)
 			defer closeDescriptor(fd) //nolint:errcheck // the client has it, or is gone
 		}

@@ -6,7 +6,7 @@
 //	  connect ── hello: version, environment, pipe ──▶ check the peer, begin a session
 //	  request ── open, ask, push, next, close ───────▶ session.Session
 //	          ◀── result, batch (offsets), error ────
-//	  memory  ◀── the descriptor of a slot, once ────  a sealed memfd for each slot
+//	  memory  ◀── a slot, once ──────────────────────  a sealed memfd, or memory of a GPU
 //	  release ── eight bytes down the pipe ──────────▶ Session.TakeBack
 //
 // # Connection
@@ -67,23 +67,33 @@
 // # Memory
 //
 // A Batch names memory by id, and offsets of its tensors in it. Memory that the
-// client does not know yet is described in the same frame (Batch.New), which
-// carries its descriptor. On the host the kind is "memfd": a file of Bytes bytes,
-// sealed against any change of size, to be mapped shared and writable, one for each
-// slot of a pipeline. The mapping outlives the engine.
+// client does not know yet is described in the same frame (Batch.New). Hello.Memory
+// lists the kinds that a client takes; one that lacks a kind of the engine's is
+// refused. Each slot of a pipeline is one piece of memory, and whole batches lie in it.
 //
-// The kind "cuda_ipc" is kept for memory on a GPU: Handle is that of
-// cuIpcGetMemHandle of a whole allocation, and no descriptor comes with it. There a
-// batch names two events, announced in Batch.NewEvents: the client's stream waits
-// for Ready before it uses the batch, and the client records Done on that stream
-// before it gives the batch back. Hello.Memory lists the kinds that a client takes,
-// so that neither needs another version of the protocol.
+// The kind "memfd" is a file of Bytes bytes, sealed against any change of size, to be
+// mapped shared and writable. Its descriptor comes with the frame. The mapping
+// outlives the engine.
+//
+// The kind "cuda_ipc" is an allocation on the GPU of a UUID: Handle is that of
+// cuIpcGetMemHandle, for the primary context of that GPU in the client, whose number
+// there may differ. It comes without a descriptor. A batch is finished when it is sent:
+// the client's streams need not wait for it. The client opens an allocation once, and
+// closes it when it may be forgotten and nothing looks at it any more. An allocation
+// goes back to the GPU when both sides have let go of it; that of an engine that was
+// killed stays with the client.
+//
+// A batch of no samples, and a read of a single crop, lie on no GPU.
 //
 // # Release
 //
 // A batch is given back by its token, an object that nobody waits for by its handle:
 // eight bytes in the release pipe, written at once. That is all that a deleter does,
 // on any thread. Numbers that the session does not know are ignored.
+//
+// A batch on a GPU may be written again as soon as its token has come. So the client
+// marks, at the last release, the streams that used the batch, and sends the token
+// when they have passed the mark; a thread of libheadrace_client waits for that.
 //
 // # Ends
 //

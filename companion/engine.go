@@ -20,8 +20,10 @@ const helloTime = 10 * time.Second
 type Config struct {
 	// Socket is the path at which it listens.
 	Socket string
-	// Device is "cpu", which is the default.
+	// Device is "cpu", which is the default, or "cuda:N".
 	Device string
+	// Driver is the path of libcuda; "" is the system's.
+	Driver string
 	// Clients is the number of clients at one time. Default 64.
 	Clients int
 	// Pipelines is the number of pipelines, loaders and reads of all clients. Default
@@ -58,8 +60,8 @@ func Listen(cfg Config) (*Engine, error) {
 	if cfg.Device == "" {
 		cfg.Device = "cpu"
 	}
-	if cfg.Device != "cpu" {
-		return nil, nd.Errorf(nd.ErrUnsupported, "Device is %q: this version's engine serves \"cpu\" alone", cfg.Device)
+	if err := session.CheckDevice(cfg.Driver, cfg.Device); err != nil {
+		return nil, err
 	}
 	if cfg.Clients == 0 {
 		cfg.Clients = defaultClients
@@ -163,7 +165,7 @@ func (e *Engine) meet(conn *net.UnixConn, pid int) (*client, error) {
 	var hello Hello
 	err := readGreeting(in, &hello)
 	if err == nil {
-		err = hello.check(len(in.fds))
+		err = hello.check(len(in.fds), e.kinds())
 	}
 	if err != nil {
 		for _, fd := range in.fds {
@@ -195,14 +197,25 @@ func (e *Engine) answer(conn *net.UnixConn, w Welcome) error {
 	return nil
 }
 
-func (h *Hello) check(fds int) error {
+// kinds are the kinds of memory that the engine hands out. Reads of single crops lie on
+// the host on every device.
+func (e *Engine) kinds() []string {
+	if e.cfg.Device == "cpu" {
+		return []string{memfd}
+	}
+	return []string{memfd, cudaIPC}
+}
+
+func (h *Hello) check(fds int, kinds []string) error {
 	if fds != 1 {
 		return nd.Errorf(nd.ErrBug, "the greeting comes with %d descriptors, not with a release pipe", fds)
 	}
-	if slices.Contains(h.Memory, memfd) {
-		return nil
+	for _, kind := range kinds {
+		if !slices.Contains(h.Memory, kind) {
+			return nd.Errorf(nd.ErrUnsupported, "the engine hands out %s memory, the client (headrace %s) takes %q: install the same headrace on both sides", kind, h.Release, h.Memory)
+		}
 	}
-	return nd.Errorf(nd.ErrUnsupported, "the engine hands out %s memory, the client (headrace %s) takes %q: install the same headrace on both sides", memfd, h.Release, h.Memory)
+	return nil
 }
 
 // temporary reports whether the next Accept may work.

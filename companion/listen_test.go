@@ -79,7 +79,7 @@ func TestPathsThatCannotBe(t *testing.T) {
 	if data, err := os.ReadFile(file); err != nil || string(data) != "kept" {
 		t.Errorf("the file holds %q, %v", data, err)
 	}
-	if _, err := Listen(Config{Device: "cuda:0", Socket: filepath.Join(dir, "s")}); err == nil || !strings.Contains(err.Error(), "cuda:0") {
+	if _, err := Listen(Config{Device: "cuda:0", Driver: filepath.Join(dir, "none"), Socket: filepath.Join(dir, "s")}); err == nil || !strings.Contains(err.Error(), "no NVIDIA driver") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,34 +1,44 @@
 package companion
 
 import (
+	"encoding/hex"
 	"errors"
 	"sync"
 
 	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/pipeline"
 )
 
-// memfd is the kind of the memory of slots.
-const memfd = "memfd"
+// The kinds of the memory of slots: on the host, and on a GPU.
+const (
+	memfd   = "memfd"
+	cudaIPC = "cuda_ipc"
+)
 
-// slots is the memory of one client's batches: the pipeline.Memory of all its
-// pipelines. A slot is a file without a name, mapped by both processes.
+// slots is the memory of one client's batches: the pipeline.DeviceMemory of all its
+// pipelines. A slot is a file without a name, mapped by both processes, or an
+// allocation of the pipeline on a GPU.
 type slots struct {
 	mu      sync.Mutex
 	last    uint64
 	byStart map[*byte]*slot
-	gone    []uint64 // freed, and the client was told of them
+	lent    map[any]*slot // on a GPU, by pipeline.Exported.Allocation
+	gone    []uint64      // freed, and the client was told of them
 	freed   chan struct{}
 }
 
 // slot is the memory of one batch.
 type slot struct {
 	id  uint64
-	mem []byte // the whole mapping
+	mem []byte // the whole mapping, on the host
 	fd  int    // -1 once it is sent; the client knows the id from then on
+
+	gpu  *pipeline.Exported // on a GPU
+	told bool               // the client knows the id
 }
 
 func newSlots() *slots {
-	return &slots{byStart: map[*byte]*slot{}, freed: make(chan struct{}, 1)}
+	return &slots{byStart: map[*byte]*slot{}, lent: map[any]*slot{}, freed: make(chan struct{}, 1)}
 }
 
 // Alloc makes a slot of n bytes.
@@ -69,13 +79,43 @@ func (s *slots) remove(start *byte) (*slot, int) {
 	}
 	delete(s.byStart, start)
 	if sl.fd < 0 {
-		s.gone = append(s.gone, sl.id)
-		select {
-		case s.freed <- struct{}{}:
-		default:
-		}
+		s.goes(sl)
 	}
 	return sl, sl.fd
+}
+
+// goes notes that the client may forget a slot. The caller holds mu.
+func (s *slots) goes(sl *slot) {
+	s.gone = append(s.gone, sl.id)
+	select {
+	case s.freed <- struct{}{}:
+	default:
+	}
+}
+
+// lend is the slot of an allocation on a GPU.
+func (s *slots) lend(e pipeline.Exported) *slot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sl := s.lent[e.Allocation]
+	if sl == nil {
+		s.last++
+		sl = &slot{id: s.last, fd: -1, gpu: &e}
+		s.lent[e.Allocation] = sl
+	}
+	return sl
+}
+
+// Freed forgets an allocation on a GPU. Its memory stays as long as the client has it
+// open.
+func (s *slots) Freed(allocation any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sl := s.lent[allocation]
+	delete(s.lent, allocation)
+	if sl != nil && sl.told {
+		s.goes(sl)
+	}
 }
 
 // find is the slot that starts where data does. The first tensor of a batch lies at
@@ -97,6 +137,10 @@ func (sl *slot) offset(data []byte) int64 { return int64(cap(sl.mem) - cap(data)
 func (s *slots) tell(sl *slot) ([]Memory, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if sl.gpu != nil && !sl.told {
+		sl.told = true
+		return []Memory{{ID: sl.id, Kind: cudaIPC, Bytes: sl.gpu.Bytes, Handle: hex.EncodeToString(sl.gpu.Handle[:]), UUID: sl.gpu.UUID}}, -1
+	}
 	if sl.fd < 0 {
 		return nil, -1
 	}

@@ -22,7 +22,7 @@
 #define HR_CLIENT_API __attribute__((visibility("default")))
 
 /* Goes up with every change of this header. */
-enum { HR_CLIENT_ABI_VERSION = 4 };
+enum { HR_CLIENT_ABI_VERSION = 5 };
 
 typedef struct hr_slot hr_slot;
 typedef struct hr_memory hr_memory;
@@ -64,8 +64,19 @@ HR_CLIENT_API hr_slot *hr_slot_of(void *capsule);
 HR_CLIENT_API uint64_t *hr_slot_token(hr_slot *slot);
 
 /* hr_slot_attach makes the slot hold memory of another process, once: the mapping
- * stays at least until the slot's last reference is gone. */
-HR_CLIENT_API void hr_slot_attach(hr_slot *slot, hr_memory *memory);
+ * stays at least until the slot's last reference is gone. -1 when memory is short. */
+HR_CLIENT_API int32_t hr_slot_attach(hr_slot *slot, hr_memory *memory);
+
+/* hr_slot_use notes a stream on which memory of a GPU is used, numbered as in DLPack; -1
+ * is one that is not known. The token is sent once the work is done that the stream
+ * has at the last release, which does not wait. The stream must not be destroyed.
+ * hr_slot_after is the same for what the stream has now; it may go afterwards. */
+HR_CLIENT_API void hr_slot_use(hr_slot *slot, int64_t stream);
+HR_CLIENT_API void hr_slot_after(hr_slot *slot, int64_t stream);
+
+/* hr_slot_fetch copies memory of the slot's GPU to the host and waits for it: 0, or the
+ * driver's status. */
+HR_CLIENT_API int32_t hr_slot_fetch(hr_slot *slot, void *to, uint64_t from, int64_t bytes);
 
 HR_CLIENT_API void hr_slot_retain(hr_slot *slot);
 
@@ -83,6 +94,13 @@ HR_CLIENT_API int32_t hr_slot_refs(hr_slot *slot);
  * lives or not. */
 HR_CLIENT_API hr_memory *hr_memory_map(int32_t fd, int64_t bytes);
 HR_CLIENT_API void *hr_memory_address(hr_memory *memory);
+
+/* hr_memory_import opens an allocation of the engine on the GPU of a UUID (16 bytes),
+ * from the 64 bytes of its handle; libcuda is loaded on the first call. The last
+ * reference closes it. NULL with the reason in why, in one line.
+ * hr_memory_ordinal is this process's number of the GPU, -1 for host memory. */
+HR_CLIENT_API hr_memory *hr_memory_import(const uint8_t *uuid, const uint8_t *handle, char *why, int32_t room);
+HR_CLIENT_API int32_t hr_memory_ordinal(hr_memory *memory);
 HR_CLIENT_API void hr_memory_release(hr_memory *memory);
 
 /* hr_send writes all of a message to a socket, so that no signal handler can come

@@ -3,13 +3,15 @@
 #include "memory.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 struct hr_memory {
 	_Atomic int32_t refs;
-	void *address;
-	size_t bytes;
+	void *address; /* on the GPU, if there is one */
+	size_t bytes;  /* of a mapping */
+	hr_gpu *gpu;
 };
 
 hr_memory *hr_memory_map(int32_t fd, int64_t bytes)
@@ -28,8 +30,32 @@ hr_memory *hr_memory_map(int32_t fd, int64_t bytes)
 	atomic_init(&memory->refs, 1);
 	memory->address = address;
 	memory->bytes = (size_t)bytes;
+	memory->gpu = NULL;
 	return memory;
 }
+
+hr_memory *hr_memory_import(const uint8_t *uuid, const uint8_t *handle, char *why, int32_t room)
+{
+	hr_gpu *gpu = hr_gpu_find(uuid, why, room);
+	if (gpu == NULL)
+		return NULL;
+	uint64_t address = 0;
+	int rc = hr_gpu_import(gpu, handle, &address);
+	hr_memory *memory = rc == 0 ? malloc(sizeof *memory) : NULL;
+	if (memory == NULL) {
+		snprintf(why, (size_t)room, "opening the engine's memory on GPU %d: CUDA error %d", hr_gpu_ordinal(gpu), rc);
+		return NULL;
+	}
+	atomic_init(&memory->refs, 1);
+	memory->address = (void *)(uintptr_t)address;
+	memory->bytes = 0;
+	memory->gpu = gpu;
+	return memory;
+}
+
+hr_gpu *hr_memory_gpu(const hr_memory *memory) { return memory->gpu; }
+
+int32_t hr_memory_ordinal(hr_memory *memory) { return memory->gpu == NULL ? -1 : hr_gpu_ordinal(memory->gpu); }
 
 void *hr_memory_address(hr_memory *memory) { return memory->address; }
 
@@ -39,6 +65,9 @@ void hr_memory_release(hr_memory *memory)
 {
 	if (atomic_fetch_sub_explicit(&memory->refs, 1, memory_order_acq_rel) != 1)
 		return;
-	munmap(memory->address, memory->bytes);
+	if (memory->gpu != NULL)
+		hr_gpu_close(memory->gpu, (uint64_t)(uintptr_t)memory->address);
+	else
+		munmap(memory->address, memory->bytes);
 	free(memory);
 }

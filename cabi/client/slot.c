@@ -2,6 +2,7 @@
 
 #include "headrace_client.h"
 #include "memory.h"
+#include "slot.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -14,6 +15,7 @@ struct hr_slot {
 	int32_t release_fd;
 	uint64_t token; /* 0: no batch */
 	hr_memory *memory; /* of another process, or NULL */
+	hr_uses *uses;     /* of memory on a GPU */
 };
 
 int32_t hr_client_abi_version(void) { return HR_CLIENT_ABI_VERSION; }
@@ -28,15 +30,37 @@ hr_slot *hr_slot_new(int32_t release_fd)
 	slot->release_fd = release_fd;
 	slot->token = 0;
 	slot->memory = NULL;
+	slot->uses = NULL;
 	return slot;
 }
 
 uint64_t *hr_slot_token(hr_slot *slot) { return &slot->token; }
 
-void hr_slot_attach(hr_slot *slot, hr_memory *memory)
+int32_t hr_slot_attach(hr_slot *slot, hr_memory *memory)
 {
+	hr_gpu *gpu = hr_memory_gpu(memory);
+	if (gpu != NULL && (slot->uses = hr_uses_new(gpu)) == NULL)
+		return -1;
 	hr_memory_retain(memory);
 	slot->memory = memory;
+	return 0;
+}
+
+void hr_slot_use(hr_slot *slot, int64_t stream)
+{
+	if (slot->uses != NULL)
+		hr_uses_add(slot->uses, stream);
+}
+
+void hr_slot_after(hr_slot *slot, int64_t stream)
+{
+	if (slot->uses != NULL)
+		hr_uses_mark(slot->uses, stream);
+}
+
+int32_t hr_slot_fetch(hr_slot *slot, void *to, uint64_t from, int64_t bytes)
+{
+	return hr_gpu_fetch(hr_memory_gpu(slot->memory), to, from, bytes);
 }
 
 void hr_slot_retain(hr_slot *slot)
@@ -58,14 +82,23 @@ static void send_token(int fd, uint64_t token)
 	errno = saved;
 }
 
-void hr_slot_release(hr_slot *slot)
+void hr_slot_end(hr_slot *slot)
 {
-	/* Every use of the memory by any holder comes before its reuse. */
-	if (atomic_fetch_sub_explicit(&slot->refs, 1, memory_order_acq_rel) != 1)
-		return;
 	if (slot->token != 0 && slot->owner == getpid())
 		send_token(slot->release_fd, slot->token);
 	if (slot->memory != NULL)
 		hr_memory_release(slot->memory);
 	free(slot);
+}
+
+void hr_slot_release(hr_slot *slot)
+{
+	/* Every use of the memory by any holder comes before its reuse. */
+	if (atomic_fetch_sub_explicit(&slot->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	if (slot->uses == NULL)
+		hr_slot_end(slot);
+	else if (slot->owner == getpid())
+		hr_uses_end(slot->uses, slot);
+	/* A forked child has no driver to ask, and leaves the rest to the end. */
 }

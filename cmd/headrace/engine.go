@@ -26,9 +26,11 @@ func (a *app) engine() *cobra.Command {
 		Short: "Serve loaders to other processes",
 		Long: `Serve loaders, pipelines and reads over a Unix socket to processes of the same user.
 A trainer whose HEADRACE_ENGINE names the socket uses this engine and loads no Go
-runtime; its batches lie in memory that both share. One line on stderr says when the
-engine is ready. It runs until Ctrl-C or SIGTERM, and outlives its clients.`,
-		Example: "  headrace engine --socket /run/user/1000/headrace.sock\n  HEADRACE_ENGINE=/run/user/1000/headrace.sock python train.py",
+runtime; its batches lie in memory that both share, on the host or on one GPU. One
+line on stderr says when the engine is ready. It runs until Ctrl-C or SIGTERM, and
+outlives its clients. Beside a trainer on the same GPU start NVIDIA's MPS: without it
+the two take turns.`,
+		Example: "  headrace engine --socket /run/user/1000/headrace.sock --device cuda:0\n  HEADRACE_ENGINE=/run/user/1000/headrace.sock python train.py",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if c.Socket == "" {

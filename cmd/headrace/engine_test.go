@@ -67,6 +67,6 @@ func TestEngineRefuses(t *testing.T) {
 	fails(t, exitUsage, []string{"engine", "--socket", dir + "/s", "--max-clients", "0"}, "at least 1")
 	fails(t, exitUsage, []string{"engine", "--socket", dir}, "is no socket")
 	fails(t, exitUsage, []string{"engine", "--socket", dir + "/" + strings.Repeat("x", 120)}, "at most 107")
-	fails(t, exitError, []string{"engine", "--socket", dir + "/s", "--device", "cuda:0"}, "cuda:0")
+	fails(t, exitError, []string{"engine", "--socket", dir + "/s", "--device", "cuda:99"}, "device error")
 	fails(t, exitError, []string{"engine", "--socket", dir + "/none/s"}, "folder of the socket")
 }

@@ -39,8 +39,11 @@ func (s *Session) place(r *request) error {
 // without opening it. driver is the path of libcuda, "" for the system's.
 func CheckDevice(driver, device string) error {
 	number, gpu := strings.CutPrefix(device, "cuda:")
-	if !gpu {
+	if device == "cpu" {
 		return nil
+	}
+	if !gpu {
+		return nd.Errorf(nd.ErrConfig, "Device is %q, must be \"cpu\" or \"cuda:N\"", device)
 	}
 	d, err := cuda.Load(driver)
 	if err == nil {

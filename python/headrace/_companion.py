@@ -11,6 +11,7 @@ into C, which no signal handler interrupts.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import json
 import os
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from ._client import AGAIN, END, OK, Client, Hold, Room
-from ._errors import EngineLost, HeadraceError, error_of
+from ._errors import Budget, Device, EngineLost, HeadraceError, error_of
 from ._version import __version__
 
 MAGIC = b"headrace"
@@ -43,14 +44,32 @@ RESULT, NOT_YET, ENDED, ERROR, BATCH, FORGET = 64, 65, 66, 67, 68, 69
 
 
 class Memory:
-    """Memory of the engine, mapped here until nothing needs it any more."""
+    """Memory of the engine, open here until nothing needs it any more."""
 
-    def __init__(self, client: Any, fd: int, size: int) -> None:
+    def __init__(self, client: Any, pointer: int) -> None:
         self._release = client.hr_memory_release
-        self.pointer: int | None = client.hr_memory_map(fd, size)
-        if self.pointer is None:
-            raise MemoryError(f"cannot map {size} bytes of a batch")
-        self.address: int = client.hr_memory_address(self.pointer)
+        self.pointer: int | None = pointer
+        self.address: int = client.hr_memory_address(pointer)
+        self.device: int = max(0, client.hr_memory_ordinal(pointer))
+        """Number of its device, as this process counts them."""
+
+    @classmethod
+    def map(cls, client: Any, fd: int, size: int) -> Memory:
+        """A file of the engine."""
+        pointer = client.hr_memory_map(fd, size)
+        if pointer is None:
+            raise Budget(f"cannot map {size} bytes of a batch")
+        return cls(client, pointer)
+
+    @classmethod
+    def open(cls, client: Any, uuid: str, handle: str) -> Memory:
+        """An allocation of the engine on a GPU."""
+        why = ctypes.create_string_buffer(256)
+        digits = bytes.fromhex(uuid.removeprefix("GPU-").replace("-", ""))
+        pointer = client.hr_memory_import(digits, bytes.fromhex(handle), why, len(why))
+        if pointer is None:
+            raise Device(why.value.decode(errors="replace"))
+        return cls(client, pointer)
 
     def __del__(self) -> None:
         pointer: int | None = getattr(self, "pointer", None)
@@ -99,6 +118,7 @@ class Companion(Client):
         self._ids = itertools.count(1)
         self._calls: dict[int, Call] = {}
         self._memory: dict[int, Memory] = {}
+        self._unopened: dict[int, HeadraceError] = {}  # memory that cannot be had here, and why
         self._fds: deque[int] = deque()
         _connections.add(self)
         threading.Thread(target=self._read, name="headrace engine", daemon=True).start()
@@ -110,7 +130,7 @@ class Companion(Client):
         try:
             self._socket.connect(self.path)
             self._check_peer()
-            hello = {"release": __version__, "pid": self.pid, "env": dict(os.environ), "memory": ["memfd"]}
+            hello = {"release": __version__, "pid": self.pid, "env": dict(os.environ), "memory": ["memfd", "cuda_ipc"]}
             body = _json(hello)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it says why it does not listen
                 socket.send_fds(self._socket, [GREETING.pack(MAGIC, VERSION, len(body))], [self._release_source])
@@ -166,13 +186,16 @@ class Companion(Client):
         return self.call(NEXT, struct.pack("<QII", handle, timeout_ms, 0), room).status
 
     def _use(self, hold: Hold, stream: int) -> None:
-        raise NotImplementedError
+        self._client.hr_slot_use(hold.slot, stream)
 
     def _after(self, hold: Hold, stream: int) -> None:
-        raise NotImplementedError
+        self._client.hr_slot_after(hold.slot, stream)
 
     def fetch(self, hold: Hold, tensor: int, source: int, to: int, nbytes: int) -> None:
-        raise NotImplementedError
+        self.check_process()
+        status = self._client.hr_slot_fetch(hold.slot, to, source, nbytes)
+        if status:
+            raise Device(f"copying a batch from the GPU: CUDA error {status}")
 
     def call(self, kind: int, payload: bytes, room: Room | None = None) -> Call:
         """Sends a request and waits for its reply, or raises its error."""
@@ -256,11 +279,16 @@ class Companion(Client):
         if kind == FORGET:
             for i in struct.unpack(f"<{len(payload) // 8}Q", payload):
                 self._memory.pop(i, None)
+                self._unopened.pop(i, None)
             return
         value: dict[str, Any] = json.loads(payload) if payload else {}
-        if kind == BATCH:
-            self._map(value, fds)
+        failed = self._map(value, fds) if kind == BATCH else None
         call = self._calls.pop(number, None)
+        if failed is not None and call is not None:
+            self._give_back(value["token"])
+            call.error = failed
+            call.answer()
+            return
         if call is None:
             unwanted = value.get("token") or value.get("handle")
             if unwanted:
@@ -281,23 +309,37 @@ class Companion(Client):
         else:
             call.status = {NOT_YET: AGAIN, ENDED: END}[kind]
 
-    def _map(self, batch: dict[str, Any], fds: list[int]) -> None:
-        for new, fd in zip(batch.get("new", ()), fds, strict=True):
+    def _map(self, batch: dict[str, Any], fds: list[int]) -> HeadraceError | None:
+        """Opens memory that is new, or tells why a batch in it cannot be had."""
+        left = deque(fds)
+        for new in batch.get("new", ()):
             try:
-                self._memory[new["id"]] = Memory(self._client, fd, new["bytes"])
-            finally:
-                os.close(fd)
+                self._memory[new["id"]] = self._open_memory(new, left)
+            except HeadraceError as e:
+                self._unopened[new["id"]] = e
+        return self._unopened.get(batch["memory"])
+
+    def _open_memory(self, new: dict[str, Any], fds: deque[int]) -> Memory:
+        if new["kind"] == "cuda_ipc":
+            return Memory.open(self._client, new["uuid"], new["handle"])
+        fd = fds.popleft()
+        try:
+            return Memory.map(self._client, fd, new["bytes"])
+        finally:
+            os.close(fd)
 
     def _fill_room(self, room: Room, batch: dict[str, Any]) -> None:
-        base = 0
+        base = device = 0
         if batch["memory"]:
             memory = self._memory[batch["memory"]]
-            self._client.hr_slot_attach(room.slot, memory.pointer)
-            base = memory.address
+            if self._client.hr_slot_attach(room.slot, memory.pointer) < 0:
+                raise MemoryError("no memory for a batch")
+            base, device = memory.address, memory.device
         for out, tensor in zip(room.tensors, batch["tensors"], strict=False):
             shape = tensor["shape"]
             out.data = base + tensor["offset"] if base and 0 not in shape else None
-            out.dtype, out.device_type, out.device_id = tensor["dtype"], tensor["device_type"], tensor["device_id"]
+            out.dtype, out.device_type = tensor["dtype"], tensor["device_type"]
+            out.device_id = device if base else tensor["device_id"]
             out.ndim = len(shape)
             out.shape[: len(shape)] = shape
         out, ids = room.out, batch["ids"]

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(driver is None, reason=missing)
 SMALL: dict[str, Any] = {"device_bytes": 256 << 20, "host_bytes": 256 << 20, "workers": 2}
 """Budgets of engines that have little to do."""
 
-KINDS = ["in_process"]
+KINDS = ["in_process", "companion"]
 
 
 @pytest.fixture(scope="session")
