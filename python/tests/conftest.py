@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -14,6 +15,10 @@ import pytest
 
 import headrace as hr
 from zarr_writer import write_array
+
+if not any("test_gpu" in a for a in sys.argv):
+    # All other tests are of the host, also where there is a GPU, which would be the default.
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 Array = npt.NDArray[Any]
 Boxes = list[list[tuple[int, int]]]

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import subprocess
+import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +21,7 @@ import pytest
 
 import cuda_driver
 import headrace as hr
-from conftest import Array, Boxes, Python, start_engine, stop_engine
+from conftest import Array, Boxes, Python, eventually, start_engine, stop_engine
 from test_batch import Versioned, consume
 from zarr_writer import write_array
 
@@ -386,6 +388,65 @@ def test_two_loaders_at_once(volume: str, values: Array) -> None:
             np.testing.assert_array_equal(x.numpy().astype(np.float32), y.numpy())
             seen += len(x.ids)
         assert seen == len(crops)
+
+
+# --- the ends of either process -------------------------------------------------------
+
+
+@pytest.fixture
+def own_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """An engine on GPU 0 that this test may kill, with room for one pipeline; HEADRACE_ENGINE names it."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    engine = start_engine(folder, "--device", "cuda:0", "--max-pipelines", "1")
+    monkeypatch.setenv("HEADRACE_ENGINE", str(folder / "socket"))
+    yield engine
+    if engine.returncode is None:
+        stop_engine(engine)
+
+
+@pytest.mark.parametrize("where", ["companion"], indirect=True)
+def test_a_killed_engine(volume: str, boxes: Boxes, own_engine: Any) -> None:
+    """The next call says so, and a batch that is held is still to be seen."""
+    p = pipeline(volume, boxes)
+    batch = p.pop()
+    want = batch.numpy()
+    capsule = batch.__dlpack__(stream=1)
+    own_engine.kill()
+    own_engine.communicate()
+    with pytest.raises(hr.EngineLost):
+        for _ in range(8):
+            p.pop(timeout=5)
+    np.testing.assert_array_equal(batch.numpy(), want)
+    del capsule
+    batch.release()
+    p.close()
+
+
+@pytest.mark.parametrize("where", ["companion"], indirect=True)
+def test_a_killed_trainer(volume: str, boxes: Boxes, own_engine: Any) -> None:
+    """The engine takes its batches and its pipeline back."""
+    code = """
+        import signal, sys, headrace as hr
+        p = hr.Pipeline(hr.Config(shape=(4, 4, 4), batch_size=2, device_bytes=1 << 28, host_bytes=1 << 28, workers=1))
+        p.push(hr.Sample(sys.argv[1], [(i, i + 4), (0, 4), (0, 4)]) for i in range(8))
+        kept = [p.pop(), p.pop().__dlpack__(stream=1)]
+        print("ready", flush=True)
+        signal.pause()
+    """
+    trainer = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code), volume], stdout=subprocess.PIPE, text=True)
+    with trainer:
+        assert trainer.stdout is not None and trainer.stdout.readline() == "ready\n"
+        trainer.kill()
+
+    def free() -> bool:
+        try:
+            with pipeline(volume, boxes) as p:
+                return p.pop().ids == (0, 1)
+        except hr.Budget:
+            return False
+
+    eventually(free, "the engine keeps what the trainer had")
 
 
 # --- torch, cupy, jax -----------------------------------------------------------------
