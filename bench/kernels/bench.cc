@@ -271,6 +271,7 @@ static void damage(const Image &image, size_t count) {
 			memory.emplace_back(bytes);
 			hr::u64 dst = memory.back().at;
 			memory.emplace_back((bytes + 3) / 4 * 4);
+			for (size_t k = bytes; k % 4; k++) CHECK(cuMemsetD8(memory.back().at + k, 0, 1)); // the bytes behind are read with the last word
 			chunks.push_back({src, dst, memory.back().at, size, (hr::u32)bytes, i, (hr::u8)(bare ? hr::LZ4 : hr::BLOSC), 2, 0});
 		}
 		Memory table = upload(chunks);

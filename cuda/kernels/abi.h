@@ -60,7 +60,7 @@ enum Status { OK, CORRUPT, UNSUPPORTED };
 
 const u32 NO_CHUNK = 0xffffffff;
 const u32 MAX_RANK = 32;
-enum Block { ASSEMBLE_BLOCK = 256, DECODE_BLOCK = 128, GATHER_BLOCK = 256 };
+enum Block { ASSEMBLE_BLOCK = 256, DECODE_BLOCK = 64, GATHER_BLOCK = 256 };
 
 // The element types, numbered as in package nd.
 enum Type { BOOL = 1, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64, C64, C128, TYPES };

@@ -3,8 +3,8 @@
 //
 // Rows, the innermost loop, are contiguous in dst. Where they are so in src too,
 // dst is written in vectors of 16 bytes: a thread finds the places of several
-// vectors, loads all of them, then converts and stores. What of a row lies before
-// the first multiple of 16 and behind the last is written element by element.
+// vectors, loads all of them, then converts and stores. Vectors that are not all of
+// the row, its first and its last, are loaded and stored element by element.
 // Everything else takes the general path, a thread an element.
 #pragma once
 #include "abi.h"
@@ -65,8 +65,9 @@ struct Job {
 };
 
 // The following are operations on rows: IN and OUT are the bytes of an element on
-// each side, load and store move a vector of 16 bytes of dst, and one writes element
-// e of a row. A thread has AT_ONCE vectors in hand.
+// each side, N the elements of a vector of 16 bytes of dst, load and loadPart take what one is
+// made of, the second no more than the elements from first to stop, and make makes it. A
+// thread has AT_ONCE vectors in hand.
 
 // Conversion is that of the common pairs: u8, u16, i16, f16, bf16, f32 to f32, bf16,
 // f16. The sizes of the types are known when compiling; among types of a size the
@@ -115,9 +116,11 @@ template <int IN_, int OUT_> struct Conversion {
 	}
 
 	static HR_FN void load(Raw &raw, const u8 *src) { raw.load(src); }
+	static HR_FN void loadPart(Raw &raw, const u8 *src, i32 first, i32 stop) { raw.loadPart(src, first * IN, stop * IN); }
 
-	HR_FN void store(u8 *dst, const Raw &raw) const {
-		u32 w[WORDS], v[N], out[4] = {0, 0, 0, 0};
+	HR_FN void make(u32 (&out)[4], const Raw &raw) const {
+		u32 w[WORDS], v[N];
+		HR_UNROLL for (int i = 0; i < 4; i++) out[i] = 0;
 		HR_UNROLL for (int i = 0; i < WORDS; i++) w[i] = raw.word(i);
 		if (IN > 1 && (flags & BIG)) {
 			HR_UNROLL for (int i = 0; i < WORDS; i++) w[i] = permute(w[i], 0, IN == 2 ? 0x2301 : 0x0123);
@@ -125,15 +128,6 @@ template <int IN_, int OUT_> struct Conversion {
 		widen<N>(w, v);
 		narrow<N>(v);
 		HR_UNROLL for (int i = 0; i < N; i++) out[i * OUT / 4] |= v[i] << 8 * (i * OUT % 4);
-		storeVector(dst, out);
-	}
-
-	HR_FN void one(u8 *row, const u8 *src, u32 e) const {
-		u32 w[1] = {(u32)loadBits(src + (u64)e * IN, IN, flags & BIG)}, v[1];
-		widen<1>(w, v);
-		narrow<1>(v);
-		if (OUT == 4) storeWord(row + (u64)e * OUT, v[0]);
-		else storeHalf(row + (u64)e * OUT, v[0]);
 	}
 };
 
@@ -145,21 +139,14 @@ struct Bytes {
 	u32 word;
 
 	static HR_FN void load(Raw &raw, const u8 *src) { raw.load(src); }
+	static HR_FN void loadPart(Raw &raw, const u8 *src, i32 first, i32 stop) { raw.loadPart(src, first, stop); }
 
-	HR_FN void store(u8 *dst, const Raw &raw) const {
-		u32 w[4] = {raw.word(0), raw.word(1), raw.word(2), raw.word(3)};
-		if (word > 1) {
-			HR_UNROLL for (int i = 0; i < 4; i++) w[i] = permute(w[i], 0, word == 2 ? 0x2301 : 0x0123);
-		}
-		if (word == 8) {
-			u32 out[4] = {w[1], w[0], w[3], w[2]};
-			storeVector(dst, out);
-		} else {
-			storeVector(dst, w);
+	HR_FN void make(u32 (&out)[4], const Raw &raw) const {
+		HR_UNROLL for (int i = 0; i < 4; i++) {
+			out[i] = word == 8 ? raw.word(i ^ 1) : raw.word(i);
+			if (word > 1) out[i] = permute(out[i], 0, word == 2 ? 0x2301 : 0x0123);
 		}
 	}
-
-	HR_FN void one(u8 *row, const u8 *src, u32 e) const { storeByte(row + e, loadByte(src + (e ^ (word - 1)))); }
 };
 
 // Constant writes a pattern of 16 bytes, whole elements.
@@ -170,56 +157,60 @@ struct Constant {
 	u32 pattern[4];
 
 	static HR_FN void load(Raw &, const u8 *) {}
-	HR_FN void store(u8 *dst, const Raw &) const { storeVector(dst, pattern); }
-	HR_FN void one(u8 *row, const u8 *, u32 e) const { storeByte(row + e, patternByte(pattern, e & 15)); }
+	static HR_FN void loadPart(Raw &, const u8 *, i32, i32) {}
+	HR_FN void make(u32 (&out)[4], const Raw &) const {
+		HR_UNROLL for (int i = 0; i < 4; i++) out[i] = pattern[i];
+	}
 };
 
-// wholeVectors runs an operation on those parts of rows of n elements that are whole
-// vectors.
-template <class Op> HR_FN void wholeVectors(const Job &job, u32 n, const Op &op) {
-	enum { K = Op::AT_ONCE };
-	u32 perRow = n / Op::N;
+// storePart stores the elements from first to stop of a vector.
+template <int SIZE> HR_FN void storePart(u8 *dst, const u32 (&w)[4], int first, int stop) {
+	HR_UNROLL for (int i = 0; i < 16 / SIZE; i++) {
+		u32 v = w[i * SIZE / 4] >> 8 * (i * SIZE % 4);
+		if (i < first || i >= stop) continue;
+		if (SIZE == 4) storeWord(dst + 4 * i, v);
+		else if (SIZE == 2) storeHalf(dst + 2 * i, v);
+		else storeByte(dst + i, v);
+	}
+}
+
+// vectorRows runs an operation on rows of n elements that are aligned in dst.
+template <class Op> HR_FN void vectorRows(const Job &job, u32 n, const Op &op) {
+	enum { K = Op::AT_ONCE, N = Op::N };
+	bool whole = n % N == 0 && (job.rows.places & 15) == 0;
+	u32 perRow = whole ? n / N : (n + 2 * N - 2) / N; // the most vectors that a row has a part of
 	u32 total = perRow * job.rows.count;
-	if (total == 0) return;
 	Divisor d;
 	d.set(perRow, total);
 	HR_ROLLED for (u32 base = thread(); base < total; base += K * threads()) {
-		u32 r[K], e[K];
+		u32 r[K];
+		i32 e[K]; // the vector's first element, by the row
 		HR_UNROLL for (u32 k = 0; k < K; k++) {
 			u32 item = least(base + k * threads(), total - 1);
 			r[k] = d.quotient(item);
-			e[k] = (item - r[k] * perRow) * Op::N;
+			e[k] = (i32)((item - r[k] * perRow) * N);
 		}
 		u8 *dst[K];
 		const u8 *src[K];
 		job.find(r, dst, src);
 		typename Op::Raw raw[K];
+		i32 first[K], stop[K];
 		HR_UNROLL for (u32 k = 0; k < K; k++) {
-			e[k] += ((u32)(-(u64)dst[k]) & 15) / Op::OUT;
-			dst[k] += (u64)e[k] * Op::OUT;
-			if (e[k] + Op::N > n || base + k * threads() >= total) dst[k] = nullptr;
-			if (dst[k]) Op::load(raw[k], src[k] + (u64)e[k] * Op::IN);
+			e[k] -= ((i32)(u64)dst[k] & 15) / Op::OUT;
+			dst[k] += (i64)e[k] * Op::OUT;
+			src[k] += (i64)e[k] * Op::IN;
+			first[k] = most(-e[k], 0);
+			stop[k] = base + k * threads() < total ? least((i32)n - e[k], (i32)N) : 0;
+			if (first[k] == 0 && stop[k] == N) Op::load(raw[k], src[k]);
+			else if (first[k] < stop[k]) Op::loadPart(raw[k], src[k], first[k], stop[k]);
 		}
 		HR_UNROLL for (u32 k = 0; k < K; k++) {
-			if (dst[k]) op.store(dst[k], raw[k]);
+			if (first[k] >= stop[k]) continue;
+			u32 out[4];
+			op.make(out, raw[k]);
+			if (first[k] == 0 && stop[k] == N) storeVector(dst[k], out);
+			else storePart<Op::OUT>(dst[k], out, first[k], stop[k]);
 		}
-	}
-}
-
-// vectorRows runs an operation on rows of n elements that are aligned in dst. What
-// lies before the first vector of a row and behind its last goes one by one.
-template <class Op> HR_FN void vectorRows(const Job &job, u32 n, const Op &op) {
-	wholeVectors(job, n, op);
-	if (n % Op::N == 0 && (job.rows.places & 15) == 0) return;
-	HR_ROLLED for (u64 i = thread(); i < 2 * (u64)job.rows.count; i += threads()) {
-		u32 r[1] = {(u32)(i / 2)};
-		u8 *dst[1];
-		const u8 *src[1];
-		job.find(r, dst, src);
-		u32 head = least(((u32)(-(u64)dst[0]) & 15) / Op::OUT, n);
-		u32 first = i % 2 ? head + (n - head) / Op::N * Op::N : 0;
-		u32 stop = i % 2 ? n : head;
-		HR_ROLLED for (u32 e = first; e < stop; e++) op.one(dst[0], src[0], e);
 	}
 }
 
@@ -291,28 +282,19 @@ HR_FN void generalRows(const Job &job) {
 	}
 }
 
-// sumUp looks at a tile and its loops as a whole.
-HR_FN void sumUp(Rows &rows, const Tile &t, const Loop *loops) {
-	rows.dst = (u8 *)t.dst;
-	rows.src = (const u8 *)t.src;
-	rows.dstStep = typeSize(t.to);
-	rows.srcStep = typeSize(t.from);
-	rows.outer = 0;
-	u32 count = 1, n = 1;
-	u64 places = t.dst;
-	if (t.rank > 0) {
-		rows.outer = t.rank - 1u;
-		n = loops[t.rank - 1].n;
-		rows.dstStep = loops[t.rank - 1].dst;
-		rows.srcStep = loops[t.rank - 1].src;
-	}
+// sumUp looks at a tile and its loops as a whole. All threads call it.
+HR_FN void sumUp(Job &job) {
+	const Tile &t = job.tile;
+	u64 count = 1, places = t.dst; // of rows
 	HR_ROLLED for (u32 k = 0; k + 1 < t.rank; k++) {
-		count *= loops[k].n;
-		places |= (u64)loops[k].dst;
+		count *= job.loops[k].n;
+		places |= (u64)job.loops[k].dst;
 	}
-	rows.count = count;
-	rows.n = n;
-	rows.places = places;
+	Loop row = {typeSize(t.to), typeSize(t.from), 1, 0};
+	if (t.rank > 0) row = job.loops[t.rank - 1];
+	HR_ROLLED for (u32 k = thread(); k < t.rank; k += threads()) job.extents[k].set(job.loops[k].n, count * row.n);
+	if (thread() > 0) return;
+	job.rows = {(u8 *)t.dst, (const u8 *)t.src, row.dst, row.src, t.rank > 0 ? t.rank - 1u : 0u, (u32)count, row.n, places};
 }
 
 HR_FN void assembleTile(const Job &job) {
@@ -344,7 +326,7 @@ HR_FN bool sound(const Tile &t) {
 
 } // namespace hr
 
-HR_KERNEL(hr::ASSEMBLE_BLOCK, 4) hr_assemble(hr::AssembleParams p) {
+HR_KERNEL(hr::ASSEMBLE_BLOCK, 3) hr_assemble(hr::AssembleParams p) {
 	using namespace hr;
 	HR_SHARED Job job;
 	const Tile *tiles = (const Tile *)p.tiles;
@@ -353,17 +335,10 @@ HR_KERNEL(hr::ASSEMBLE_BLOCK, 4) hr_assemble(hr::AssembleParams p) {
 		bool skip = !sound(t) || (t.chunk != NO_CHUNK && ((const u32 *)p.status)[t.chunk] != OK);
 		if (skip) continue;
 		syncBlock(); // the last job is read
-		const Loop *loops = (const Loop *)p.loops + t.loops;
-		if (thread() == 0) {
-			job.tile = t;
-			sumUp(job.rows, t, loops);
-		}
-		for (u32 k = thread(); k < t.rank; k += threads()) {
-			u64 count = 1;
-			HR_ROLLED for (u32 j = 0; j < t.rank; j++) count *= loops[j].n;
-			job.loops[k] = loops[k];
-			job.extents[k].set(loops[k].n, count);
-		}
+		if (thread() == 0) job.tile = t;
+		for (u32 k = thread(); k < t.rank; k += threads()) job.loops[k] = ((const Loop *)p.loops)[t.loops + k];
+		syncBlock();
+		sumUp(job);
 		syncBlock();
 		assembleTile(job);
 	}

@@ -29,6 +29,7 @@ SOURCES = [
     "lz4.h",
     "shuffle.h",
     "simt.h",
+    "window.h",
 ]
 
 

@@ -35,11 +35,52 @@ HR_FN u32 loadWord(const u8 *p) {
 	memcpy(&w, p, 4);
 	return w;
 }
+HR_FN void loadVector(u32 *w, const u8 *p) { memcpy(w, p, 16); }
 HR_FN void storeByte(u8 *p, u32 v) { *p = (u8)v; }
 HR_FN void storeHalf(u8 *p, u32 v) { memcpy(__builtin_assume_aligned(p, 2), &v, 2); }
 HR_FN void storeWord(u8 *p, u32 v) { memcpy(__builtin_assume_aligned(p, 4), &v, 4); }
 HR_FN void storeVector(u8 *p, const u32 *w) { memcpy(__builtin_assume_aligned(p, 16), w, 16); }
 #endif
+
+// Vector is 16 bytes; a Quad is four numbers that are read and written as one.
+struct alignas(16) Vector {
+	u32 w[4];
+};
+struct alignas(8) Quad {
+	u16 e[4];
+};
+
+// Accesses of shared memory, aligned.
+#if defined(HR_GPU)
+HR_FN u32 getWord(const u8 *p) { return *(const u32 *)p; }
+HR_FN Vector getVector(const u8 *p) { return *(const Vector *)p; }
+HR_FN void putVector(u8 *p, const Vector &v) { *(Vector *)p = v; }
+#else
+HR_FN u32 getWord(const u8 *p) { return loadWord(p); }
+HR_FN Vector getVector(const u8 *p) {
+	Vector v;
+	memcpy(&v, p, sizeof v);
+	return v;
+}
+HR_FN void putVector(u8 *p, const Vector &v) { memcpy(p, &v, sizeof v); }
+#endif
+
+HR_FN Quad getQuad(const u16 *p) {
+#if defined(HR_GPU)
+	return *(const Quad *)p;
+#else
+	Quad q;
+	memcpy(&q, p, sizeof q);
+	return q;
+#endif
+}
+HR_FN void putQuad(u16 *p, const Quad &q) {
+#if defined(HR_GPU)
+	*(Quad *)p = q;
+#else
+	memcpy(p, &q, sizeof q);
+#endif
+}
 
 // Run is WORDS words at any address, in two steps, so that many runs can be
 // loaded before the first is waited for. A GPU loads aligned words, and of those
@@ -62,10 +103,25 @@ template <int WORDS> struct Run {
 		if (shift) raw[WORDS] = loadWord(word + 4 * WORDS);
 	}
 	HR_FN u32 word(int i) const { return funnel(raw[i], raw[i + 1], shift); }
+
+	// loadPart loads no word but those with a byte of p that is not before from
+	// and before to. The others are 0.
+	HR_FN void loadPart(const u8 *p, i32 from, i32 to) {
+		i32 at = (i32)((u32)(u64)p & 3);
+		shift = 8 * (u32)at;
+		HR_UNROLL for (int i = 0; i <= WORDS; i++) {
+			raw[i] = 0;
+			if (4 * i + 4 > from + at && 4 * i < to + at) raw[i] = loadWord(p - at + 4 * i);
+		}
+	}
 #else
 	u32 raw[WORDS];
 	HR_FN void load(const u8 *p) { memcpy(raw, p, sizeof raw); }
 	HR_FN u32 word(int i) const { return raw[i]; }
+	HR_FN void loadPart(const u8 *p, i32 from, i32 to) {
+		memset(raw, 0, sizeof raw);
+		memcpy((u8 *)raw + from, p + from, to - from);
+	}
 #endif
 };
 
@@ -99,14 +155,6 @@ HR_FAR void copyBytes(u8 *dst, const u8 *src, u64 n, u32 id, u32 count) {
 		storeVector(to + 16 * i, w);
 	}
 	HR_ROLLED for (u64 j = head + 16 * vectors + id; j < n; j += count) storeByte(dst + j, loadByte(src + j));
-}
-
-// patternByte is byte i of a pattern of 16, by selects: an index that is not known
-// when compiling would put the pattern in memory.
-HR_FN u8 patternByte(const u32 *pattern, u32 i) {
-	u32 w = pattern[0];
-	HR_UNROLL for (u32 k = 1; k < 4; k++) w = i / 4 == k ? pattern[k] : w;
-	return (u8)(w >> 8 * (i & 3));
 }
 
 // zeroBytes is the part of worker id of count workers.

@@ -1,5 +1,5 @@
 // Chunks to bytes: numcodecs' lz4, blosc 1 frames, byte shuffle, plain bytes. A
-// block of threads decodes a chunk; a warp of it, a stream.
+// block of threads decodes a few chunks at a time; a warp of it, a stream.
 #pragma once
 #include "abi.h"
 #include "lz4.h"
@@ -94,7 +94,7 @@ struct Frame {
 
 // decodeStream is the part of a warp: stream s of block b, to where unfilter will
 // look for it.
-HR_FN bool decodeStream(const Frame &f, const Chunk &c, u32 b, u32 s) {
+HR_FN bool decodeStream(Bench &bench, const Frame &f, const Chunk &c, u32 b, u32 s) {
 	u32 length = f.blockBytes(b), count = f.streams(length);
 	if (s >= count) return true;
 	if (length % count != 0) return false;
@@ -103,7 +103,7 @@ HR_FN bool decodeStream(const Frame &f, const Chunk &c, u32 b, u32 s) {
 	if (!f.find(b, s, stream, n)) return false;
 	u8 *to = (u8 *)(f.filter(length) == Frame::NONE ? c.dst : c.scratch) + (u64)b * f.blocksize + (u64)s * raw;
 	// A stream of its decoded length is plain; numcodecs knows no such thing.
-	if (n != raw || f.bare) return decodeLZ4(to, raw, stream, n);
+	if (n != raw || f.bare) return decodeLZ4(bench, to, raw, stream, n);
 	copyBytes(to, stream, n, lane(), LANES);
 	return true;
 }
@@ -128,22 +128,33 @@ struct Task {
 	Frame frame;
 	Status status; // what the headers say
 	Status bytes;  // what came of decoding; settled when all warps are done
+	u32 streams;   // of a block of the frame
+	u32 items;     // streams that warps decode, each on its own
 };
 
-// decodeFrame decodes lz4 and blosc.
-HR_FN void decodeFrame(Task &task) {
-	const Frame &f = task.frame;
-	const Chunk &c = task.chunk;
-	if (f.plain()) {
-		copyBytes((u8 *)c.dst, f.data + Frame::HEADER, f.nbytes, thread(), threads());
-		return;
+// Hand is what a block of threads works on at a time: so many chunks that no warp is idle
+// while another decodes the only stream of its chunk.
+struct Hand {
+	enum { CHUNKS = 2, WARPS = DECODE_BLOCK / 32 };
+
+	Task tasks[CHUNKS];
+	u32 count;
+	u32 item; // the next one that is not decoded
+	Bench benches[WARPS];
+};
+
+// decodeItems is the part of a warp.
+HR_FN void decodeItems(Hand &hand) {
+	for (;;) {
+		u32 item = lane() == 0 ? take(&hand.item) : 0;
+		item = shuffle(item, 0);
+		u32 t = 0;
+		HR_ROLLED for (; t < hand.count && item >= hand.tasks[t].items; t++) item -= hand.tasks[t].items;
+		if (t == hand.count) return;
+		Task &task = hand.tasks[t];
+		bool good = decodeStream(hand.benches[warp()], task.frame, task.chunk, item / task.streams, item % task.streams);
+		if (!good && lane() == 0) task.bytes = CORRUPT;
 	}
-	u32 streams = f.streams(f.blocksize);
-	HR_ROLLED for (u32 i = warp(); i < f.blocks * streams; i += warps()) {
-		if (!decodeStream(f, c, i / streams, i % streams)) task.bytes = CORRUPT;
-	}
-	syncBlock();
-	if (task.bytes == OK) unfilter(f, c);
 }
 
 // prepare is the part of one thread: it reads what there is of headers.
@@ -160,14 +171,31 @@ HR_FN Status prepare(Task &task) {
 	return status == OK && task.frame.nbytes != c.dstBytes ? CORRUPT : status;
 }
 
-HR_FN void decodeChunk(Task &task) {
+// begin is the part of one thread.
+HR_FN void begin(Task &task, const Chunk &c) {
+	task.chunk = c;
+	task.status = prepare(task);
+	task.bytes = OK;
+	task.items = 0;
+	const Frame &f = task.frame;
+	if (task.status != OK || (c.method != LZ4 && c.method != BLOSC) || f.plain()) return;
+	task.streams = f.streams(f.blocksize);
+	task.items = f.blocks * task.streams;
+}
+
+// finish is what is to do when all streams are decoded, by all threads.
+HR_FN void finish(const Task &task) {
 	const Chunk &c = task.chunk;
-	if (task.status == OK) {
-		if (c.method == LZ4 || c.method == BLOSC) decodeFrame(task);
-		else unshuffle((u8 *)c.dst, (const u8 *)c.src, c.dstBytes, c.method == UNSHUFFLE ? c.typesize : 1);
-	}
+	const Frame &f = task.frame;
+	u8 *dst = (u8 *)c.dst;
 	if (task.status != OK || task.bytes != OK) {
-		zeroBytes((u8 *)c.dst, c.dstBytes, thread(), threads());
+		zeroBytes(dst, c.dstBytes, thread(), threads());
+	} else if (c.method == UNSHUFFLE || c.method == COPY) {
+		unshuffle(dst, (const u8 *)c.src, c.dstBytes, c.method == UNSHUFFLE ? c.typesize : 1);
+	} else if (f.plain()) {
+		copyBytes(dst, f.data + Frame::HEADER, f.nbytes, thread(), threads());
+	} else {
+		unfilter(f, c);
 	}
 }
 
@@ -175,16 +203,22 @@ HR_FN void decodeChunk(Task &task) {
 
 HR_KERNEL(hr::DECODE_BLOCK, 8) hr_decode(hr::DecodeParams p) {
 	using namespace hr;
-	HR_SHARED Task task;
-	for (u32 i = block(); i < p.n; i += blocks()) {
-		syncBlock(); // the last task is read
+	HR_SHARED Hand hand;
+	for (u64 i = (u64)block() * Hand::CHUNKS; i < p.n; i += (u64)blocks() * Hand::CHUNKS) {
+		syncBlock(); // the last hand is done
+		u32 count = least<u64>(Hand::CHUNKS, p.n - i);
+		for (u32 t = thread(); t < count; t += threads()) begin(hand.tasks[t], ((const Chunk *)p.chunks)[i + t]);
 		if (thread() == 0) {
-			task.chunk = ((const Chunk *)p.chunks)[i];
-			task.status = prepare(task);
-			task.bytes = OK;
+			hand.count = count;
+			hand.item = 0;
 		}
 		syncBlock();
-		decodeChunk(task);
-		if (thread() == 0) ((u32 *)p.status)[task.chunk.status] = most(task.status, task.bytes);
+		decodeItems(hand);
+		syncBlock();
+		HR_ROLLED for (u32 t = 0; t < count; t++) {
+			const Task &task = hand.tasks[t];
+			finish(task);
+			if (thread() == 0) ((u32 *)p.status)[task.chunk.status] = most(task.status, task.bytes);
+		}
 	}
 }

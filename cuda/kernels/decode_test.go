@@ -301,6 +301,66 @@ func TestBounds(t *testing.T) {
 	})
 }
 
+// Sequences of all kinds one after the other, near and far, so that output and
+// block move through shared memory many times.
+func TestSequences(t *testing.T) {
+	d := newDecoder(t)
+	defer d.scratch.Close()
+	r := rand.New(rand.NewPCG(31, 32))
+	var cases []chunkCase
+	for i := range 12 {
+		block, size := randomBlock(r, 40_000+r.IntN(40_000), i%4)
+		src := append(binary.LittleEndian.AppendUint32(nil, uint32(size)), block...)
+		c := d.expect(t, chunkCase{name: fmt.Sprintf("block %d", i), method: LZ4, src: src, size: size})
+		if c.want == nil {
+			t.Fatalf("%s: codec refuses it", c.name)
+		}
+		cases = append(cases, c)
+	}
+	onMachines(t, func(t *testing.T, m *machine) { decodeAll(t, m, cases) })
+}
+
+// randomBlock is a block of about n bytes decoded. rare is how rarely a length is long:
+// never if it is 0.
+func randomBlock(r *rand.Rand, n, rare int) (block []byte, size int) {
+	long := func(most int) int {
+		if rare > 0 && r.IntN(20*rare*rare) == 0 {
+			return r.IntN(most)
+		}
+		return 0
+	}
+	extend := func(rest int) {
+		for ; rest >= 255; rest -= 255 {
+			block = append(block, 255)
+		}
+		block = append(block, byte(rest))
+	}
+	for last := false; !last; {
+		last = size >= n
+		literals, length := 1+r.IntN(5)+long(5000), r.IntN(12)+long(4000)
+		token := byte(min(literals, 15) << 4)
+		if !last {
+			token |= byte(min(length, 15))
+		}
+		block = append(block, token)
+		if literals >= 15 {
+			extend(literals - 15)
+		}
+		block = append(block, randomBytes(r, literals)...)
+		size += literals
+		if last {
+			break
+		}
+		distance := 1 + r.IntN(min(size, []int{8, 300, 6000, 65535}[r.IntN(4)]))
+		block = binary.LittleEndian.AppendUint16(block, uint16(distance))
+		if length >= 15 {
+			extend(length - 15)
+		}
+		size += length + 4
+	}
+	return block, size
+}
+
 // seeds are short encodings to be damaged.
 func seeds(t testing.TB) []chunkCase {
 	t.Helper()

@@ -110,12 +110,22 @@ static void await(Barrier &b) {
 void syncBlock() { await(crew.barrier); }
 void syncWarp() { await(crew.warps[self.thread / LANES].barrier); }
 
-u32 shuffle(u32 v, u32 from) {
+// post gives a value to the other lanes, and returns those of all.
+static const u32 *post(u32 v) {
 	Warp &w = crew.warps[self.thread / LANES];
 	u32 *posted = w.posted[crew.fibers[self.thread].shuffles++ % 2];
 	posted[self.thread % LANES] = v;
 	await(w.barrier);
-	return posted[from % LANES];
+	return posted;
+}
+
+u32 shuffle(u32 v, u32 from) { return post(v)[from % LANES]; }
+
+u32 ballot(bool v) {
+	const u32 *posted = post(v);
+	u32 bits = 0;
+	for (u32 i = 0; i < LANES; i++) bits |= posted[i] << i;
+	return bits;
 }
 
 static void fiberBody() {

@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "042b58694b856263a085dc7785d099eb24221a4e40f700a85eb62e063963d502"
+const Hash = "09a399ad53ff0078f153ca558ec92ab870e41d5f96d31adf913f632059a4a4eb"

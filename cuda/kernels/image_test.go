@@ -19,7 +19,7 @@ import (
 
 // sources are the files that the image is made of, as in build.py.
 var sources = []string{
-	"abi.h", "assemble.h", "bytes.h", "convert.h", "decode.h", "gather.h", "kernels.cu", "lz4.h", "shuffle.h", "simt.h",
+	"abi.h", "assemble.h", "bytes.h", "convert.h", "decode.h", "gather.h", "kernels.cu", "lz4.h", "shuffle.h", "simt.h", "window.h",
 }
 
 // The image must be that of the sources beside it: run make kernels.

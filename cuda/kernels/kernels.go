@@ -21,7 +21,7 @@ const (
 // launch with another block is an error of the caller.
 const (
 	AssembleBlock = 256
-	DecodeBlock   = 128
+	DecodeBlock   = 64
 	GatherBlock   = 256
 )
 

@@ -5,86 +5,149 @@
 // the literals, and the distance of the match in 2 bytes. The last sequence ends
 // with its literals. What is refused here is what package codec refuses.
 //
-// All lanes parse, each the same: the next bytes of the block lie in the lanes'
-// registers and are passed round by shuffles, so that the walk from token to token
-// waits for no memory. A usual sequence, literals and match, has no more bytes than
-// a warp has lanes: one load and one store. The load is not waited for before the
-// next sequence has been parsed.
+// Sequences are short, so a warp decodes up to 32 of them at once, one a lane. What is
+// serial about that, the walk from token to token, is a walk through tables: for every
+// byte of a window of the block, where the next token is if this byte is one, and where
+// the fourth is. Then a prefix sum tells each lane where its bytes go; literals
+// are copied by all, and matches in rounds: whose source is there, copies.
+//
+// Output goes through a buffer in shared memory. Most matches are near and read it
+// there; it is written to memory in whole vectors, and far matches read that.
 #pragma once
-#include "bytes.h"
+#include "window.h"
 
 namespace hr {
 
-#if defined(HR_GPU) || defined(HR_FIBERS)
+// quotient is a / b for a below 2^11: so small that the quotient plus a half b-th is
+// further from a whole number than the error.
+HR_FN u32 quotient(u32 a, u32 b) { return (u32)(((float)a + 0.5f) * reciprocal((float)b)); }
 
-// Window holds three times 128 bytes of a block, a word a lane. The last of them
-// is on its way while the first is read. Positions count from the word in which
-// the block begins.
-struct Window {
-	const u8 *words;
-	u32 first, end;             // positions of the block
-	u32 base;                   // position of the bytes in now
-	u32 now, later, last, next; // next: the word behind now, in the next lane
+// Recent is the last bytes of the output, in shared memory. Positions count from the multiple of
+// 16 at or before dst.
+struct Recent {
+	enum {
+		SIZE = 8192,
+		PIECE = 1024, // most bytes written between two calls of wrote
+		FLUSH = 512,
+		KEPT = (SIZE - PIECE) / 32 * 16 - 32, // left when there is no more room for PIECE bytes
+	};
+	// What is flushed needs not be kept, and a match that begins before what is kept is flushed
+	// as a whole, though a batch was parsed before the last one was written.
+	static_assert(KEPT >= 2 * PIECE + FLUSH, "far matches are in memory");
 
-	HR_FN Window(const u8 *src, u32 n) {
-		first = (u32)(u64)src & 3;
-		words = src - first;
-		end = first + n;
-		now = later = last = next = 0;
-		jump(0);
+	u8 *bytes;    // those from origin on
+	u8 *base;     // position 0
+	u32 start, at; // positions of the first and of the next byte
+	u32 flushed;
+	u32 origin; // a multiple of 16
+	u32 oldest; // no byte before it is here
+
+	HR_FN Recent(u8 *shared, u8 *dst) {
+		bytes = shared;
+		start = at = flushed = oldest = (u32)(u64)dst & 15;
+		origin = 0;
+		base = dst - at;
 	}
 
-	// jump is for going far: the next fetch fills the window anew.
-	HR_FN void jump(u32 position) { base = (position & ~127u) - 384; }
+	HR_FN u8 *here(u32 position) const { return bytes + (position - origin); }
 
-	HR_FN u32 load(u32 position) const {
-		if (position >= first && position + 4 <= end) return loadWord(words + position);
-		u32 w = 0; // a word that is not all ours, byte by byte
-		HR_ROLLED for (u32 i = 0; i < 4; i++) {
-			if (position + i >= first && position + i < end) w |= loadByte(words + position + i) << 8 * i;
+	// flushTo writes the bytes before a position to memory. Barriers before and behind
+	// it are the caller's.
+	HR_FN void flushTo(u32 stop) {
+		HR_ROLLED for (u32 v = (flushed & ~15u) + 16 * lane(); v < stop; v += 16 * LANES) {
+			if (v >= flushed && v + 16 <= stop) {
+				storeVector(base + v, getVector(here(v)).w);
+				continue;
+			}
+			HR_ROLLED for (u32 i = most(v, flushed); i < least(v + 16, stop); i++) storeByte(base + i, *here(i));
 		}
-		return w;
+		flushed = stop;
 	}
 
+	// wrote is called behind up to PIECE bytes.
+	HR_FN void wrote(u32 n) {
+		at += n;
+		syncWarp();
+		if (at - flushed >= FLUSH) {
+			flushTo(at & ~(FLUSH - 1u));
+			syncWarp();
+		}
+		if (at - origin > SIZE - PIECE) slide();
+	}
+
+	// keptAt is the first position that is here for sure when the bytes before stop are written.
+	HR_FN u32 keptAt(u32 stop) const { return stop - origin > SIZE - PIECE ? most(oldest, (stop - KEPT) & ~15u) : oldest; }
+
+	// slide makes room. What is kept does not reach into the place that it moves to.
 	HR_FN void slide() {
-		base += 128;
-		now = later;
-		later = last;
-		last = load(base + 256 + 4 * lane());
-		u32 passed = lane() == 0 ? later : now;
-		next = shuffle(passed, (lane() + 1) & 31);
+		u32 to = (at - KEPT) & ~15u;
+		u8 *from = here(to);
+		HR_ROLLED for (u32 v = 16 * lane(); v < at - to; v += 16 * LANES) putVector(bytes + v, getVector(from + v));
+		origin = to;
+		oldest = most(oldest, to);
+		syncWarp();
 	}
 
-	// fetch is the four bytes at a position that is not before the last one.
-	// Bytes behind the block are 0.
-	HR_FN u32 fetch(u32 position) {
-		HR_ROLLED while (position - base >= 128) slide();
-		u32 ahead = position - base;
-		u32 lo = shuffle(now, ahead >> 2), hi = shuffle(next, ahead >> 2);
-		return funnel(lo, hi, 8 * (ahead & 3));
+	// place writes n bytes of the block to a position.
+	HR_FN void place(u32 to, const u8 *src, u32 n) const {
+		HR_ROLLED for (u32 i = lane(); i < n; i += 4 * LANES) {
+			u32 v[4];
+			HR_UNROLL for (u32 k = 0; k < 4; k++) {
+				if (i + k * LANES < n) v[k] = loadByte(src + i + k * LANES);
+			}
+			HR_UNROLL for (u32 k = 0; k < 4; k++) {
+				if (i + k * LANES < n) *here(to + i + k * LANES) = (u8)v[k];
+			}
+		}
+	}
+
+	// literals appends n bytes of the block. Many go past this, but for the last of them, so that
+	// a match in them is near or in memory as a whole.
+	HR_FN void literals(const u8 *src, u32 n) {
+		if (n >= 2 * PIECE) {
+			flushTo(at);
+			copyBytes(base + at, src, n, lane(), LANES);
+			syncWarp();
+			flushed = at += n;
+			oldest = at - PIECE;
+			origin = oldest & ~15u;
+			place(oldest, src + n - PIECE, PIECE);
+			syncWarp();
+			return;
+		}
+		HR_ROLLED while (n > 0) {
+			u32 some = least<u32>(n, PIECE);
+			place(at, src, some);
+			wrote(some);
+			src += some;
+			n -= some;
+		}
+	}
+
+	// copy writes n bytes to a position, up to PIECE: those that lie distance before, which
+	// repeat. No lane reads what another writes.
+	HR_FN void copy(u32 to, u32 distance, u32 n, bool far) const {
+		u32 from = to - distance;
+		HR_ROLLED for (u32 i = lane(); i < n; i += LANES) {
+			u32 j = from + (distance < n ? i - distance * quotient(i, distance) : i);
+			*here(to + i) = (u8)(far ? loadByte(base + j) : *here(j));
+		}
+	}
+
+	// match appends a match of any length.
+	HR_FN void match(u32 distance, u32 n) {
+		HR_ROLLED while (n > 0) {
+			u32 some = least<u32>(n, PIECE);
+			copy(at, distance, some, at - distance < oldest);
+			wrote(some);
+			n -= some;
+		}
 	}
 };
-
-#else
-
-struct Window {
-	const u8 *words;
-	u32 first, end;
-	Window(const u8 *src, u32 n) : words(src), first(0), end(n) {}
-	void jump(u32) {}
-	u32 fetch(u32 position) const {
-		u32 w = 0;
-		if (position + 4 <= end) return loadWord(words + position);
-		for (u32 i = 0; i < 4 && position + i < end; i++) w |= loadByte(words + position + i) << 8 * i;
-		return w;
-	}
-};
-
-#endif
 
 // lengthen adds the bytes that continue a length. It is false if the block ends
 // among them or the length exceeds limit, which is below 2^32 - 1020.
-HR_FN bool lengthen(Window &in, u32 &at, u32 &length, u32 limit) {
+HR_FN bool lengthen(const Window &in, u32 &at, u32 &length, u32 limit) {
 	for (;;) {
 		u32 w = in.fetch(at);
 		if (w == 0xffffffff && in.end - at >= 4) {
@@ -100,139 +163,247 @@ HR_FN bool lengthen(Window &in, u32 &at, u32 &length, u32 limit) {
 	}
 }
 
-// quotient is a / b for numbers so small that the quotient plus a half b-th is
-// further from a whole number than the error: a below 2^11, b below 2^9.
-HR_FN u32 quotient(u32 a, u32 b) { return (u32)(((float)a + 0.5f) * reciprocal((float)b)); }
-
-// repeatCopy copies the n bytes behind the distance bytes at from, which repeat.
-// Four loads of a lane are on their way at once.
-HR_FN void repeatCopy(u8 *dst, const u8 *from, u32 distance, u32 n) {
-	u32 step = LANES, at = lane();
-	if (distance < LANES) {
-		step -= distance * quotient(LANES, distance);
-		at -= distance * quotient(at, distance);
-	}
-	HR_ROLLED for (u32 i = lane(); i < n; i += 4 * LANES) {
-		u32 v[4];
-		HR_UNROLL for (u32 k = 0; k < 4; k++) {
-			if (at >= distance) at -= distance;
-			if (i + k * LANES < n) v[k] = loadByte(from + at);
-			at += step;
-		}
-		HR_UNROLL for (u32 k = 0; k < 4; k++) {
-			if (i + k * LANES < n) storeByte(dst + i + k * LANES, v[k]);
-		}
-	}
-}
-
-// stepCopy copies n bytes in steps of a warp's vectors. What one step reads, an
-// earlier one may have written: a copy within a buffer goes at least STEP bytes.
-enum { STEP = 16 * LANES };
-
-HR_FN void stepCopy(u8 *dst, const u8 *from, u32 n) {
-	u32 at = n < 2 * STEP ? 0 : (u32)headTo16(dst, n);
-	repeatCopy(dst, from, at, at); // no more than once round
-	HR_ROLLED for (; n >= 2 * STEP && n - at >= STEP; at += STEP) {
-		syncWarp();
-		Run<4> run;
-		run.load(from + at + 16 * lane());
-		u32 w[4] = {run.word(0), run.word(1), run.word(2), run.word(3)};
-		storeVector(dst + at + 16 * lane(), w);
-	}
-	syncWarp();
-	repeatCopy(dst + at, from + at, n - at, n - at);
-}
-
-// longMatch copies a match of any length. Every byte of a match is
-// one of the distance bytes before it, so that no lane waits for another; and what
-// repeats after distance bytes repeats after any multiple of them, so that once
-// there is enough of it, the rest goes in vectors.
-HR_FN void longMatch(u8 *dst, u32 distance, u32 n) {
-	u32 far = distance, bytes = n;
-	if (n >= 4 * STEP) {
-		if (distance < STEP) far = distance * quotient(STEP + distance - 1, distance);
-		bytes = far - distance;
-	}
-	repeatCopy(dst, dst - distance, distance, bytes);
-	if (bytes == n) return;
-	syncWarp();
-	stepCopy(dst + bytes, dst + bytes - far, n - bytes);
-}
-
-// Sequence is one of at most a warp's bytes, a byte a lane, loaded but not stored:
-// that waits until the next one has been parsed.
+// Sequence is a lane's: where its literals lie in the window, and where they and
+// the match go to.
 struct Sequence {
-	u32 byte, n;
-	u8 *dst;
+	enum { SHORT = 16 }; // what a lane copies alone
 
-	HR_FN void store() {
-		if (lane() < n) storeByte(dst + lane(), byte);
-		n = 0;
+	u32 from, literals;
+	u32 to, distance, length;
+	bool far;    // the match is not in Recent
+	Run<2> head; // then it begins so
+
+	HR_FN u32 match() const { return to + literals; }
+
+	HR_FN void copyLiterals(const Recent &out, const Window &in) const {
+		u8 *dst = out.here(to);
+		const u8 *src = in.bytes + from;
+		HR_ROLLED for (u32 i = 0; i < literals; i += 4) {
+			u8 v[4] = {0, 0, 0, 0};
+			HR_UNROLL for (u32 k = 0; k < 4; k++) {
+				if (i + k < literals) v[k] = src[i + k];
+			}
+			HR_UNROLL for (u32 k = 0; k < 4; k++) {
+				if (i + k < literals) dst[i + k] = v[k];
+			}
+		}
+	}
+
+	// copyNear copies a match that is in Recent, four bytes at a time: what repeats after
+	// fewer bytes repeats after a multiple of them.
+	HR_FN void copyNear(const Recent &out) const {
+		u8 *m = out.here(match());
+		const u8 *s = m - distance;
+		u8 v[4] = {s[0], s[distance > 1], s[distance > 2 ? 2 : 0], s[distance > 3 ? 3 : distance == 2]};
+		HR_UNROLL for (u32 k = 0; k < 4; k++) m[k] = v[k];
+		s = m - (distance == 3 ? 6 : most(distance, 4u));
+		HR_ROLLED for (u32 i = 4; i < length; i += 4) {
+			HR_UNROLL for (u32 k = 0; k < 4; k++) {
+				if (i + k < length) v[k] = s[i + k];
+			}
+			HR_UNROLL for (u32 k = 0; k < 4; k++) {
+				if (i + k < length) m[i + k] = v[k];
+			}
+		}
+	}
+
+	HR_FN void copyFar(const Recent &out) const {
+		u8 *m = out.here(match());
+		u32 w = head.word(0);
+		HR_UNROLL for (u32 k = 0; k < 4; k++) m[k] = (u8)(w >> 8 * k);
+		w = head.word(1);
+		HR_ROLLED for (u32 i = 4; i < length; i += 4) {
+			if (i > 4) {
+				Run<1> run;
+				run.load(out.base + match() - distance + i);
+				w = run.word(0);
+			}
+			HR_UNROLL for (u32 k = 0; k < 4; k++) {
+				if (i + k < length) m[i + k] = (u8)(w >> 8 * k);
+			}
+		}
 	}
 };
 
-// sourceOf is where lane i finds its byte of a sequence, counted from the first
-// literal: there if it is not negative, else in what has been decoded. A match that
-// reaches into the sequence's own literals takes them from the block, and one that
-// reaches into itself starts over, so that no lane waits for another.
-HR_FN i32 sourceOf(u32 i, u32 literals, u32 distance, u32 length) {
-	u32 from = i - distance;
-	if (distance < length) from -= distance * quotient(i < literals ? 0 : i - literals, distance);
-	return (i32)(i < literals ? i : from);
+// Batch is what the lanes of a warp decode at once, a sequence each.
+struct Batch {
+	Sequence mine;
+	u32 count; // of the sequences; the lanes above it have none
+	u32 total; // bytes of output
+
+	HR_FN bool has() const { return lane() < count; }
+
+	HR_FN void copyLiterals(const Recent &out, const Window &in) const {
+		bool longer = has() && mine.literals > Sequence::SHORT;
+		if (has() && !longer) mine.copyLiterals(out, in);
+		HR_ROLLED for (u32 rest = ballot(longer); rest; rest &= rest - 1) {
+			u32 k = lowest(rest);
+			u32 n = shuffle(mine.literals, k), from = shuffle(mine.from, k), to = shuffle(mine.to, k);
+			HR_ROLLED for (u32 i = lane(); i < n; i += LANES) *out.here(to + i) = in.bytes[from + i];
+		}
+	}
+
+	// copyLong copies the long matches of some lanes, all lanes one after the other.
+	HR_FN void copyLong(const Recent &out, bool now) const {
+		HR_ROLLED for (u32 rest = ballot(now && mine.length > Sequence::SHORT); rest; rest &= rest - 1) {
+			u32 k = lowest(rest);
+			out.copy(shuffle(mine.match(), k), shuffle(mine.distance, k), shuffle(mine.length, k), shuffle(mine.far, k));
+		}
+	}
+
+	// below is the number of lanes whose v is not above limit, for v that grow from lane to lane,
+	// in the last lane beyond the limit.
+	static HR_FN u32 below(u32 v, u32 limit) {
+		u32 n = 0;
+		HR_UNROLL for (u32 step = LANES / 2; step > 0; step /= 2) {
+			if (shuffle(v, n + step - 1) <= limit) n += step;
+		}
+		return n;
+	}
+
+	// copyMatches copies first those that need no other match of the batch, and while far ones
+	// are on their way, only the near ones of them. What is left goes in rounds:
+	// each lane knows the lanes that it must wait for.
+	HR_FN void copyMatches(const Recent &out) const {
+		u32 m = mine.match(), s = m - mine.distance, end = least(s + mine.length, m); // of the source
+		bool alone = mine.length <= Sequence::SHORT;
+		u32 edge = shuffle(m, 0); // where the first match begins
+		bool near = has() && !mine.far && end <= edge, far = has() && mine.far;
+		if (near && alone) mine.copyNear(out);
+		if (far && alone) mine.copyFar(out);
+		copyLong(out, near || far);
+		u32 pending = ballot(has() && !near && !far);
+		syncWarp();
+		if (pending == 0) return;
+		u32 first = below(m + mine.length, s), last = below(m + 1, end);
+		u32 needs = ((1u << last) - 1) & ~((1u << first) - 1);
+		HR_ROLLED while (pending) {
+			bool now = (pending >> lane() & 1) && (pending & needs) == 0;
+			if (now && alone) mine.copyNear(out);
+			copyLong(out, now);
+			pending &= ~ballot(now);
+			syncWarp();
+		}
+	}
+
+	// copy writes the output of the batch. The window is still that of the batch.
+	HR_FN void copy(Recent &out, const Window &in) {
+		if (count == 0) return;
+		copyLiterals(out, in);
+		syncWarp();
+		copyMatches(out);
+		out.wrote(total);
+		count = total = 0;
+	}
+};
+
+// read is the sequence of a lane, whose token is at q: false if it is not for a batch.
+HR_FN bool readSequence(const Window &in, u32 q, Sequence &s) {
+	s.from = s.literals = s.distance = s.length = 0;
+	if (in.behindToken(q) == Window::NONE) return false;
+	u32 token = in.bytes[q];
+	s.from = q + 1;
+	s.literals = token >> 4;
+	if (s.literals == 15) s.literals += in.bytes[s.from++];
+	const u8 *behind = in.bytes + s.from + s.literals;
+	s.distance = behind[0] | behind[1] << 8;
+	s.length = 4 + (token & 15);
+	if (s.length == 19) s.length += behind[2];
+	return true;
 }
+
+// sumBelow is the sum of n over a lane and those below it.
+HR_FN u32 sumBelow(u32 n) {
+	HR_UNROLL for (u32 d = 1; d < LANES; d *= 2) {
+		u32 below = shuffle(n, (lane() - d) & (LANES - 1));
+		if (lane() >= d) n += below;
+	}
+	return n;
+}
+
+// parse finds up to 32 sequences from position at of the block on, which are to be
+// written at position to. Those that are not for it are left to decodeOne: the last
+// of the block, long ones, ones that reach out of the window, wrong ones. stop is the
+// position behind dst. Far matches are on their way when it returns: they are
+// in memory, though the bytes of the last batch may not even be written.
+HR_FN Batch parse(const Window &in, const Recent &out, u32 &at, u32 to, u32 stop) {
+	u32 q = in.token(at - in.base);
+	Batch b;
+	Sequence &s = b.mine;
+	bool good = readSequence(in, q, s);
+	u32 n = s.literals + s.length, sum = sumBelow(n);
+	s.to = to + sum - n;
+	good = good && sum <= least<u32>(Recent::PIECE, stop - to) && s.distance - 1 < s.match() - out.start;
+	u32 bad = ballot(!good);
+	b.count = bad ? lowest(bad) : (u32)LANES;
+	b.total = 0;
+	s.far = false;
+	if (b.count == 0) return b;
+	b.total = shuffle(sum, b.count - 1);
+	at = in.base + shuffle(in.behindToken(q), b.count - 1);
+	// What is kept when the batch before is written, and room made for this one.
+	u32 kept = out.keptAt(to);
+	s.far = b.has() && s.match() - s.distance < kept;
+	if (s.far) s.head.load(out.base + s.match() - s.distance);
+	return b;
+}
+
+enum Progress { MORE, DONE, WRONG };
+
+// decodeOne decodes any sequence.
+HR_FN Progress decodeOne(const Window &in, Recent &out, u32 &at, u32 stop) {
+	if (at >= in.end) return WRONG;
+	u32 room = stop - out.at;
+	u32 token = in.fetch(at++) & 255, literals = token >> 4, length = token & 15;
+	if (literals == 15 && !lengthen(in, at, literals, room)) return WRONG;
+	if (literals > in.end - at || literals > room) return WRONG;
+	out.literals(in.words + at, literals);
+	room -= literals;
+	at += literals;
+	if (at == in.end) return length == 0 && room == 0 ? DONE : WRONG;
+
+	if (in.end - at < 2) return WRONG;
+	u32 distance = in.fetch(at) & 0xffff;
+	at += 2;
+	if (length == 15 && !lengthen(in, at, length, room)) return WRONG;
+	length += 4;
+	if (distance - 1 >= out.at - out.start || length > room) return WRONG;
+	out.match(distance, length);
+	return at < in.end ? MORE : room == length ? DONE : WRONG;
+}
+
+// Bench is the shared memory that a warp decodes in.
+struct alignas(16) Bench {
+	WindowBytes window;
+	u8 recent[Recent::SIZE];
+};
 
 // decodeLZ4 decodes a block that must fill dst. All lanes of a warp call it, and
 // get the same answer. Lengths are at most 2^31.
-HR_FN bool decodeLZ4(u8 *dst, u32 dstBytes, const u8 *src, u32 srcBytes) {
-	if (srcBytes == 0) return false;
-	Window in(src, srcBytes);
-	u32 at = in.first, out = 0;
-	Sequence last = {0, 0, dst};
-	u32 token = in.fetch(at) & 255;
-	at++;
-	for (;;) {
-		u32 literals = token >> 4, length = token & 15;
-		// The usual sequence: its lengths are in the token, and neither end is near.
-		if (LANES == 32 && literals < 15 && length < 15 && in.end - at >= 32 && dstBytes - out >= 32) {
-			u32 w = in.fetch(at + literals);
-			u32 distance = w & 0xffff;
-			if (distance - 1 >= out + literals) return false;
-			length += 4;
-			i32 from = sourceOf(lane(), literals, distance, length);
-			last.store();
-			syncWarp(); // what lanes have stored, others read
-			last.n = literals + length;
-			last.dst = dst + out;
-			const u8 *base = from < 0 ? last.dst : in.words + at;
-			if (lane() < last.n) last.byte = loadByte(base + from);
-			out += last.n;
-			at += literals + 3;
-			token = w >> 16 & 255;
-			continue;
+HR_FN bool decodeLZ4(Bench &bench, u8 *dst, u32 dstBytes, const u8 *src, u32 srcBytes) {
+	Window in(bench.window, src, srcBytes);
+	Recent out(bench.recent, dst);
+	u32 at = in.first, stop = out.at + dstBytes;
+	Progress progress = MORE;
+	Batch batch;
+	batch.count = batch.total = 0;
+	HR_ROLLED while (progress == MORE) {
+		if (LANES > 1 && at < in.end) {
+			if (in.ends(at)) {
+				batch.copy(out, in);
+				in.fill(at);
+			}
+			Batch next = parse(in, out, at, out.at + batch.total, stop);
+			batch.copy(out, in);
+			batch = next;
+			if (batch.count > 0) continue;
 		}
-
-		last.store();
-		if (literals == 15 && !lengthen(in, at, literals, dstBytes)) return false;
-		if (literals > in.end - at || literals > dstBytes - out) return false;
-		stepCopy(dst + out, in.words + at, literals);
-		out += literals;
-		at += literals;
-		if (at == in.end) return length == 0 && out == dstBytes;
-
-		if (in.end - at < 2) return false;
-		if (literals > 512) in.jump(at);
-		u32 distance = in.fetch(at) & 0xffff;
-		at += 2;
-		if (length == 15 && !lengthen(in, at, length, dstBytes)) return false;
-		length += 4;
-		if (distance - 1 >= out || length > dstBytes - out) return false;
-		syncWarp();
-		longMatch(dst + out, distance, length);
-		out += length;
-		if (at == in.end) return out == dstBytes;
-		token = in.fetch(at) & 255;
-		at++;
+		progress = decodeOne(in, out, at, stop);
+		in.missed++;
 	}
+	if (progress == DONE) out.flushTo(out.at);
+	syncWarp(); // before the memory is another stream's
+	return progress == DONE;
 }
 
 } // namespace hr

@@ -55,6 +55,12 @@ HR_FN u32 shuffle(u32 v, u32 from) {
 	asm volatile("shfl.sync.idx.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(out) : "r"(v), "r"(from));
 	return out;
 }
+HR_FN u32 ballot(bool v) {
+	u32 out;
+	asm volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; vote.sync.ballot.b32 %0, p, 0xffffffff; }" : "=r"(out) : "r"((u32)v));
+	return out;
+}
+HR_FN u32 lowest(u32 bits) { return (u32)__builtin_ctz(bits); }
 #else
 HR_FN u32 thread() { return threadIdx.x; }
 HR_FN u32 threads() { return blockDim.x; }
@@ -63,7 +69,18 @@ HR_FN u32 blocks() { return gridDim.x; }
 HR_FN void syncBlock() { __syncthreads(); }
 HR_FN void syncWarp() { __syncwarp(); }
 HR_FN u32 shuffle(u32 v, u32 from) { return __shfl_sync(0xffffffffu, v, from); }
+HR_FN u32 ballot(bool v) { return __ballot_sync(0xffffffffu, v); }
+HR_FN u32 lowest(u32 bits) { return (u32)__ffs((int)bits) - 1; } // bits is not 0
 #endif
+
+HR_FN void prefetch(const void *p) { asm volatile("prefetch.global.L1 [%0];" ::"l"(p)); }
+
+// take is the value of a counter in shared memory, which is then one more.
+HR_FN u32 take(u32 *counter) {
+	u32 out;
+	asm volatile("atom.add.u32 %0, [%1], 1;" : "=r"(out) : "l"(counter) : "memory");
+	return out;
+}
 
 HR_FN u32 permute(u32 a, u32 b, u32 selector) {
 	u32 out;
@@ -115,12 +132,17 @@ enum { LANES = 32 };
 void syncBlock();
 void syncWarp();
 u32 shuffle(u32 v, u32 from);
+u32 ballot(bool v);
 #else
 enum { LANES = 1 };
 HR_FN void syncBlock() {}
 HR_FN void syncWarp() {}
 HR_FN u32 shuffle(u32 v, u32) { return v; }
+HR_FN u32 ballot(bool v) { return v; }
 #endif
+HR_FN u32 lowest(u32 bits) { return (u32)__builtin_ctz(bits); }
+HR_FN void prefetch(const void *) {}
+HR_FN u32 take(u32 *counter) { return (*counter)++; }
 
 HR_FN u32 permute(u32 a, u32 b, u32 selector) {
 	u64 both = (u64)b << 32 | a;
