@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/headrace/headrace/nd"
@@ -37,11 +38,23 @@ type Descriptors struct {
 		closed bool
 		stats  Stats
 	}
+
+	// past is what reads past the page cache need, made when a store asks for it.
+	past struct {
+		sync.Mutex
+		blocks *blocks
+		ring   *ring
+		closed bool
+	}
+	counts directCounts
 }
 
-// objectName is a file below a root. The two are kept apart so that finding an
-// open file builds no string.
-type objectName struct{ root, key string }
+// objectName is a file below a root, opened for direct reads or not. The parts are
+// kept apart so that finding an open file builds no string.
+type objectName struct {
+	root, key string
+	direct    bool
+}
 
 func (o objectName) path() string {
 	return o.root + string(filepath.Separator) + filepath.FromSlash(o.key)
@@ -53,6 +66,9 @@ type descriptor struct {
 	ready chan struct{} // closed once file and err are set
 	file  *os.File
 	err   error
+
+	direct atomic.Bool // reads go past the page cache
+	align  int64       // of such reads
 
 	users int
 	place *list.Element // in recent; nil once dropped, the last user then closes it
@@ -228,6 +244,9 @@ func (d *Descriptors) openMine(fd, victim *descriptor) (*descriptor, error) {
 	}
 	file, err := d.open(fd.name.path())
 	fd.file, fd.err = file, err
+	if err == nil && fd.name.direct {
+		d.counts.begin(fd)
+	}
 	close(fd.ready)
 	if err != nil {
 		d.drop(fd)
@@ -291,12 +310,22 @@ func (d *Descriptors) Stats() Stats {
 	defer d.mu.Unlock()
 	s := d.mu.stats
 	s.Open = d.mu.count
+	s.Direct, s.Refused = d.counts.reads.Load(), d.counts.refused.Load()
+	d.past.Lock()
+	defer d.past.Unlock()
+	if d.past.blocks != nil {
+		s.Blocks = int(d.past.blocks.mapped.Load())
+	}
+	if d.past.ring != nil {
+		s.Enters = d.past.ring.enters()
+	}
 	return s
 }
 
 // Close closes the idle files and lets every later acquire fail with
-// nd.ErrClosed. Files in use are closed by their last user. Closing twice is
-// fine.
+// nd.ErrClosed. Files in use are closed by their last user. Reads that a ring has
+// in hand are cancelled, and Close waits until the kernel has let go of them.
+// Closing twice is fine.
 func (d *Descriptors) Close() error {
 	d.mu.Lock()
 	d.mu.closed = true
@@ -314,5 +343,6 @@ func (d *Descriptors) Close() error {
 	for _, fd := range idle {
 		errs = append(errs, fd.file.Close())
 	}
+	d.closeAccess()
 	return errors.Join(errs...)
 }

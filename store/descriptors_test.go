@@ -25,7 +25,7 @@ func files(t testing.TB, n int) []objectName {
 	dir := t.TempDir()
 	names := make([]objectName, n)
 	for i := range names {
-		names[i] = objectName{dir, fmt.Sprintf("%03d", i)}
+		names[i] = objectName{root: dir, key: fmt.Sprintf("%03d", i)}
 		if err := os.WriteFile(names[i].path(), []byte(names[i].key), 0o644); err != nil {
 			t.Fatal(err)
 		}

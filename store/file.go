@@ -15,7 +15,8 @@ import (
 	"github.com/headrace/headrace/nd"
 )
 
-// File is a local folder, read by pread through a bounded set of open files.
+// File is a local folder, read by pread or as Options.Access says, through a
+// bounded set of open files.
 //
 // A file that is replaced on disk (written beside and renamed over it) keeps
 // giving its old bytes as long as its descriptor stays open: reads of one object
@@ -24,13 +25,16 @@ import (
 type File struct {
 	root   string
 	fds    *Descriptors
-	owned  bool // fds is this store's own and closed with it
+	owned  bool          // fds is this store's own and closed with it
+	past   *directReader // nil: through the page cache
+	refuse error         // why nothing can be read in the way that was asked for
 	closed atomic.Bool
 }
 
-// NewFile makes the store of a folder. It does no I/O: a root that is not there
-// shows as nd.ErrNotFound on every read. A relative root is resolved once, so
-// that a later change of directory does no harm.
+// NewFile makes the store of a folder. It reads nothing: a root that is not there
+// shows as nd.ErrNotFound on every read, and a way to read that cannot be had as
+// nd.ErrUnsupported. A relative root is resolved once, so that a later change of
+// directory does no harm.
 func NewFile(root string, opts Options) *File {
 	// Abs fails only where the working directory is gone; reads then say so.
 	if abs, err := filepath.Abs(root); err == nil {
@@ -40,11 +44,14 @@ func NewFile(root string, opts Options) *File {
 	if f.fds == nil {
 		f.fds, f.owned = NewDescriptors(DefaultDescriptors), true
 	}
+	if f.refuse = f.fds.access(opts.Access); f.refuse == nil {
+		f.past = f.fds.reader(opts.Access)
+	}
 	return f
 }
 
-// ReadAt implements Store. The pread itself cannot be cancelled; ctx is looked at
-// before it.
+// ReadAt implements Store. What the kernel has begun cannot be cancelled; ctx is
+// looked at before it.
 func (f *File) ReadAt(ctx context.Context, key string, p []byte, off int64) error {
 	name, err := f.name(ctx, key)
 	if err != nil {
@@ -58,7 +65,7 @@ func (f *File) ReadAt(ctx context.Context, key string, p []byte, off int64) erro
 	if err != nil {
 		return fileError(err, name.path(), off, len(p))
 	}
-	n, err := fd.file.ReadAt(p, off)
+	n, err := f.read(ctx, fd, p, off)
 	switch {
 	case n == len(p):
 		err = nil
@@ -72,6 +79,13 @@ func (f *File) ReadAt(ctx context.Context, key string, p []byte, off int64) erro
 	}
 	f.fds.release(fd)
 	return err
+}
+
+func (f *File) read(ctx context.Context, fd *descriptor, p []byte, off int64) (int, error) {
+	if f.past != nil {
+		return f.past.readAt(ctx, fd, p, off)
+	}
+	return fd.file.ReadAt(p, off)
 }
 
 // Size implements Store.
@@ -173,7 +187,7 @@ func (f *File) Close() error {
 }
 
 func (f *File) name(ctx context.Context, key string) (objectName, error) {
-	name := objectName{f.root, key}
+	name := objectName{root: f.root, key: key, direct: f.past != nil}
 	if err := f.usable(ctx); err != nil {
 		return name, nd.At(err, nd.Place{File: key})
 	}
@@ -186,6 +200,9 @@ func (f *File) name(ctx context.Context, key string) (objectName, error) {
 func (f *File) usable(ctx context.Context) error {
 	if f.closed.Load() {
 		return nd.Errorf(nd.ErrClosed, "store %s", f.root)
+	}
+	if f.refuse != nil {
+		return f.refuse
 	}
 	return ctx.Err()
 }

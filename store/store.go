@@ -35,6 +35,9 @@ type Options struct {
 	// DefaultDescriptors.
 	Descriptors *Descriptors
 
+	// Access is how files of local stores are read.
+	Access Access
+
 	// Retry says how I/O errors are tried again. The zero value is DefaultRetry.
 	Retry RetryPolicy
 }
@@ -46,6 +49,11 @@ type Stats struct {
 	Evictions uint64 // files closed to make room
 	Open      int    // files open now
 	Retries   uint64 // calls repeated after an I/O error
+
+	Direct  uint64 // reads that went past the page cache
+	Refused uint64 // files that were to be read so and refuse it
+	Blocks  int    // blocks of BlockBytes that such reads hold now
+	Enters  uint64 // calls of io_uring_enter
 }
 
 // Mapper is a store whose objects can be mapped into memory.

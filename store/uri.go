@@ -20,7 +20,11 @@ func Open(uri string, opts Options) (Store, error) {
 	if err := checkRoot(root); err != nil {
 		return nil, err
 	}
-	return NewRetry(NewFile(root, opts), opts.Retry), nil
+	f := NewFile(root, opts)
+	if f.refuse != nil {
+		return nil, errors.Join(f.refuse, f.Close())
+	}
+	return NewRetry(f, opts.Retry), nil
 }
 
 // localPath is the path of a URI that names a local folder.
