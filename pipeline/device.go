@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -100,15 +101,15 @@ func openDevice(p *Pipeline, ordinal int) (_ backend, err error) {
 	return d, d.openFrames()
 }
 
-// blocks is the number of blocks that run at once on the multiprocessors that the
-// config gives us: more in a launch would only queue up.
+// blocks is the most blocks of a launch: where the config caps the multiprocessors,
+// as many as run at once on those; else one for each item, which the device hands out
+// better than the kernels' own loop would (assemble: 1.12 against 0.85 TB/s).
 func (d *device) blocks(f cuda.Function, threads int) (int, error) {
-	sms := d.gpu.Info().SMs
-	if n := d.p.cfg.SMs; n > 0 {
-		sms = min(sms, n)
+	if d.p.cfg.SMs == 0 {
+		return math.MaxInt32, nil
 	}
 	each, err := f.BlocksPerSM(threads, 0)
-	return max(1, sms*each), err
+	return max(1, min(d.p.cfg.SMs, d.gpu.Info().SMs)*each), err
 }
 
 func (d *device) start() {
@@ -203,7 +204,7 @@ func (d *device) close() {
 // mappings is nil where nothing is to be mapped, or can be.
 func (d *device) mappings(request func(*mapping)) *mappings {
 	c := &d.p.cfg
-	if c.Reader == "ring" || !d.gpu.Info().ReadOnlyRegister {
+	if c.Reader != "" && c.Reader != "mapped" || !d.gpu.Info().ReadOnlyRegister {
 		return nil
 	}
 	limit := c.MappedBytes
