@@ -84,7 +84,8 @@ func (p *Pipeline) admit(a *boundArray, fields []string) error {
 }
 
 func (p *Pipeline) bind(ctx context.Context, index int32, ref ArrayRef) (*boundArray, error) {
-	o, err := openArray(ctx, ref, store.Options{Descriptors: p.files})
+	access, _ := p.cfg.access()
+	o, err := openArray(ctx, ref, store.Options{Descriptors: p.files, Access: access})
 	if err != nil {
 		return nil, err
 	}

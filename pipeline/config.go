@@ -163,8 +163,11 @@ type Config struct {
 	// Driver is the path of libcuda; "" is the system's.
 	Driver string
 
-	// Reader is how files are read: "ring" (pread into a ring), or "" for the best
-	// one there is.
+	// Reader is how files are read: "ring" (pread into a ring), "direct" (the same past
+	// the page cache, for cold files), "uring" (direct through io_uring, in builds with
+	// the tag uring), on a GPU "mapped" (from the page cache where it holds a file), or
+	// "" for mapped on a GPU and ring elsewhere. Direct and uring are for arrays that
+	// the pipeline opens; an ArrayRef.Store reads as it was made to.
 	Reader string
 	// Decoder picks a decoder of a GPU device: "" for our own.
 	Decoder string
@@ -211,11 +214,26 @@ func (c *Config) Validate() error {
 		v.check(false, "Device", "%v", err)
 	}
 	_, gpu := c.Device.ordinal()
-	v.check(c.Reader == "" || c.Reader == "ring" || gpu && c.Reader == "mapped", "Reader", "%q is unknown here: \"ring\", on a GPU \"mapped\", or \"\"", c.Reader)
+	_, known := c.access()
+	v.check(known || gpu && c.Reader == "mapped", "Reader", "%q is unknown here: \"ring\", \"direct\", \"uring\", on a GPU \"mapped\", or \"\"", c.Reader)
 	c.checkDecoder(v)
 	v.check(int(c.Reuse) < len(reuseNames), "Reuse", "is %d", c.Reuse)
 	v.check(int(c.OnError) < len(policyNames), "OnError", "is %d", c.OnError)
 	return v.err()
+}
+
+// access is how the store reads for the reader; false for one that is unknown or
+// for a GPU only.
+func (c *Config) access() (store.Access, bool) {
+	switch c.Reader {
+	case "", "ring":
+		return store.Buffered, true
+	case "direct":
+		return store.Direct, true
+	case "uring":
+		return store.Uring, true
+	}
+	return store.Buffered, false
 }
 
 func (f *Field) validate(v *violations, at string, arrays int) {

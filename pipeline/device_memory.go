@@ -130,7 +130,7 @@ func (d *device) encoded() int64 {
 // stages, and the ring with the rest.
 func (d *device) divideHost(wave int64) error {
 	c, l := &d.p.cfg, &d.p.limits
-	l.scratch = int64(c.Workers) * (l.chunk + codecScratch)
+	l.scratch = int64(c.Workers)*(l.chunk+codecScratch) + c.blocks()
 	fixed := l.scratch + l.index + deviceWaves*(d.unpackedBytes(wave)+listBytes) + l.chunk + listBytes + fetchBytes
 	least := 2*l.chunk + maxRead
 	l.slabs = max(least, min(ringMost, (deviceWaves+1)*wave))

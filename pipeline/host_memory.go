@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/store"
 )
 
 const (
@@ -34,7 +35,7 @@ func (h *host) divide() error {
 	c, l := &p.cfg, &p.limits
 	l.chunk = p.largestChunk()
 	// A codec chain of several stages needs a second buffer of a chunk's size.
-	l.scratch = int64(c.Workers) * (2*l.chunk + codecScratch)
+	l.scratch = int64(c.Workers)*(2*l.chunk+codecScratch) + c.blocks()
 	l.slabs = max(slabBytes, 2*l.chunk+maxRead)
 	l.index = indexBytes
 	p.capacity = capacity{waves: hostWaves, decoded: hostWave, cached: 1, unpacked: math.MaxInt64, chunks: maxWaveChunks}
@@ -53,6 +54,14 @@ func (h *host) divide() error {
 	l.waveSlab = l.slabs / (hostWaves + 1)
 	p.counts.hostBytes.Store(slots + l.scratch + l.slabs + l.index + l.decoded)
 	return nil
+}
+
+// blocks is the memory through which the readers read past the page cache.
+func (c *Config) blocks() int64 {
+	if a, _ := c.access(); a == store.Buffered {
+		return 0
+	}
+	return int64(c.Readers) * store.BlockBytes
 }
 
 // fit shrinks the ring, and gives the cache what HostBytes leaves.

@@ -163,10 +163,17 @@ func TestBatchesEqualPlainValues(t *testing.T) {
 }
 
 func runRandom(t *testing.T, seed uint64) {
+	runRandomFrom(t, seed, "", func(a *testArray, name string) ArrayRef {
+		return ArrayRef{URI: name, Store: a.stored(name)}
+	})
+}
+
+// runRandomFrom is runRandom with the arrays at a place of one's choice.
+func runRandomFrom(t *testing.T, seed uint64, reader string, place func(a *testArray, name string) ArrayRef) {
 	r := rand.New(rand.NewPCG(seed, 7))
 	rank := r.IntN(5)
 	var arrays []*testArray
-	cfg := Config{BatchSize: 1 + r.IntN(4), OnError: Raise}
+	cfg := Config{BatchSize: 1 + r.IntN(4), OnError: Raise, Reader: reader}
 	small := make([]int64, rank)
 	for range 1 + r.IntN(3) {
 		l := randomLayout(r, rank)
@@ -178,7 +185,7 @@ func runRandom(t *testing.T, seed uint64) {
 		}
 		arrays = append(arrays, a)
 		name := fmt.Sprintf("mem%d", len(arrays))
-		cfg.Arrays = append(cfg.Arrays, ArrayRef{URI: name, Store: a.stored(name)})
+		cfg.Arrays = append(cfg.Arrays, place(a, name))
 	}
 	for i := range 1 + r.IntN(2) {
 		cfg.Fields = append(cfg.Fields, randomField(r, fmt.Sprint("f", i), small))

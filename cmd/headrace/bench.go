@@ -46,7 +46,7 @@ damacy's benchmark are accepted; the crops are the same, sample by sample.`,
 	f.StringVar(&o.Device, "device", "cpu", "cpu or cuda:N")
 	f.StringVar(&o.Reuse, "reuse", "", "none, batch, window or cache: how long a decoded chunk is kept (default window)")
 	f.StringVar(&o.Decoder, "decoder", "", "decoder of a GPU device")
-	f.StringVar(&o.Reader, "reader", "", "how files are read: ring, on a GPU mapped (default: mapped where it can be)")
+	f.StringVar(&o.Reader, "reader", "", "how files are read: ring, direct, uring, on a GPU mapped (default: mapped where it can be)")
 	f.Int64Var(&o.CompressedBytes, "compressed-cache", 0, "bytes of compressed chunks kept on a GPU")
 	f.Int64Var(&o.DeviceBytes, "device-bytes", 0, "cap of the engine's memory on a GPU (default: the scenario's)")
 	f.Int64Var(&o.MappedBytes, "mapped-bytes", 0, "cap of the page cache that is registered with a GPU")
