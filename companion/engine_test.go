@@ -278,7 +278,7 @@ func TestDrainCancelsWhatIsLate(t *testing.T) {
 // A client that does not read its replies is given no more goroutines than the
 // bound, and does not keep the engine from ending.
 func TestAClientThatDoesNotRead(t *testing.T) {
-	e, stop := serve(t, Config{Grace: 100 * time.Millisecond})
+	e, stop := serve(t, Config{Grace: 500 * time.Millisecond})
 	p := join(t, e)
 	p.open(pair(t, 2))
 	before := runtime.NumGoroutine()

@@ -19,6 +19,11 @@ Importing headrace loads no shared library: that happens on first use. From then
 on the engine belongs to the process; a child that is forked later gets a `Forked`
 error from every call.
 
+Where there is an NVIDIA GPU, batches are made on that of the local rank, and stay there:
+`torch()`, `cupy()` and `jax()` give views of its memory, `numpy()` a copy. A view may be
+used and dropped like any tensor: the memory is written again only after the kernels that
+were given it. `device="cpu"` makes the same batches on the host.
+
 Where the environment variable HEADRACE_ENGINE names the socket of a running
 `headrace engine`, that process does the work and no Go runtime is loaded here. All
 classes are the same; `EngineLost` says that it went away.

@@ -136,7 +136,7 @@ class Tensor:
         Raises Device where the tensor lies on a GPU and torch has no CUDA.
         """
         torch = needed("torch", ".torch()")
-        if self.device[0] != CPU and not torch.cuda.is_available():
+        if self.device[0] != CPU and not (torch.cuda.is_initialized() or torch.cuda.is_available()):
             raise Device(f'{self!r} lies on a GPU, and this torch {torch.__version__} has no CUDA: use device="cpu"')
         return torch.from_dlpack(self)
 

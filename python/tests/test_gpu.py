@@ -424,6 +424,29 @@ def test_a_killed_engine(volume: str, boxes: Boxes, own_engine: Any) -> None:
 
 
 @pytest.mark.parametrize("where", ["companion"], indirect=True)
+def test_a_client_that_sees_no_gpu(python: Python, volume: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told why, in one line, the engine goes on, and no batch is lost to it."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", "")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    done = python(
+        """
+        import sys, headrace as hr
+        p = hr.Pipeline(hr.Config(shape=(4, 4, 4), batch_size=2, slots=2, device_bytes=1 << 28, host_bytes=1 << 28, workers=1))
+        p.push(hr.Sample(sys.argv[1], [(i, i + 4), (0, 4), (0, 4)]) for i in range(8))
+        for _ in range(4):
+            try:
+                p.pop(timeout=5)
+            except hr.Device as e:
+                assert "driver" in str(e) and chr(10) not in str(e), e
+                print("told")
+        print(hr.open(sys.argv[1])[0, 0, 5])
+        """,
+        volume,
+    )
+    assert done.stdout.split() == ["told"] * 4 + ["5"]
+
+
+@pytest.mark.parametrize("where", ["companion"], indirect=True)
 def test_a_killed_trainer(volume: str, boxes: Boxes, own_engine: Any) -> None:
     """The engine takes its batches and its pipeline back."""
     code = """
@@ -471,6 +494,7 @@ def test_torch(volume: str, boxes: Boxes) -> None:
 def test_torch_without_cuda(volume: str, boxes: Boxes, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
     with pipeline(volume, boxes) as p, pytest.raises(hr.Device, match="has no CUDA"):
         p.pop().torch()
 

@@ -18,17 +18,30 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def go_test(binaries: Path, name: str, package: str, *flags: str) -> list[str]:
+@dataclass
+class Part:
+    """A command, where it runs, and what its environment has beyond this one."""
+
+    command: list[str]
+    folder: Path = ROOT
+    environment: dict[str, str] = field(default_factory=dict[str, str])
+
+    def run(self) -> int:
+        return subprocess.run(self.command, cwd=self.folder, env=os.environ | self.environment, check=False).returncode
+
+
+def go_test(binaries: Path, name: str, package: str, *flags: str) -> Part:
     """A test binary in its package's folder, where its test data are."""
     binary = binaries / name
     if not binary.exists():
         sys.exit(f"run.py: {binary} is missing: make gpu-binaries, where Go is")
-    return ["env", "-C", str(ROOT / package), str(binary), "-test.timeout=300s", *flags]
+    return Part([str(binary), "-test.timeout=300s", *flags], ROOT / package)
 
 
 def unpack(binaries: Path, folder: Path) -> None:
@@ -41,12 +54,12 @@ def unpack(binaries: Path, folder: Path) -> None:
     (folder / "headrace" / "_bin" / "headrace").chmod(0o755)
 
 
-def python_tests(binaries: Path, site: Path, chosen: str) -> list[str]:
+def python_tests(binaries: Path, site: Path, chosen: str) -> Part:
     unpack(binaries, site)
     tests = ["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "--durations=5", "test_gpu.py"]
     path = os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH", ""))))
     select = ["-k", chosen] if chosen else []
-    return ["env", "-C", str(ROOT / "python" / "tests"), f"PYTHONPATH={path}", sys.executable, "-P", *tests, *select]
+    return Part([sys.executable, "-P", *tests, *select], ROOT / "python" / "tests", {"PYTHONPATH": path})
 
 
 def main() -> int:
@@ -57,10 +70,10 @@ def main() -> int:
     args = parser.parse_args()
     binaries = args.binaries.resolve()
     with tempfile.TemporaryDirectory() as site:
-        parts: dict[str, Callable[[], list[str]]] = {
+        parts: dict[str, Callable[[], Part]] = {
             "cuda": lambda: go_test(binaries, "cuda.test", "cuda", "-cuda.driver=real"),
             "pipeline": lambda: go_test(binaries, "pipe.test", "pipeline", "-device", "cuda:0", "-test.short"),
-            "command": lambda: [str(binaries / "headrace"), "doctor"],
+            "command": lambda: Part([str(binaries / "headrace"), "doctor"]),
             "python": lambda: python_tests(binaries, Path(site), args.k),
         }
         unknown = set(args.parts) - set(parts)
@@ -70,7 +83,7 @@ def main() -> int:
         for name in args.parts or parts:
             print(f"== {name}", flush=True)
             began = time.monotonic()
-            code = subprocess.run(parts[name](), check=False).returncode
+            code = parts[name]().run()
             print(f"== {name}: {'ok' if code == 0 else f'exit {code}'}, {time.monotonic() - began:.1f} s", flush=True)
             failed += [name] if code else []
     print(f"== failed: {', '.join(failed)}" if failed else "== all passed", flush=True)
