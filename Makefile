@@ -8,6 +8,9 @@ FUZZTIME ?= 2s
 
 export CGO_ENABLED ?= 1
 BUILD  := -trimpath -ldflags="-s -w"
+# giouring takes a function of package syscall by name, which the linker refuses
+# without this flag (golang/go#67401): only builds with the tag uring have it.
+LINKNAME := -checklinkname=0
 CFLAGS := -O2 -g -fPIC -std=c11 -Wall -Wextra -Werror
 PKG    := python/headrace
 LINTER := build/tools/golangci-lint
@@ -19,7 +22,7 @@ GOFILES := $(shell find . -path './.*' -prune -o -path ./build -prune -o -path .
 	$(wildcard codec/*.s cuda/*.[ch] cuda/nvcomp/*.[ch] cuda/kernels/*.ptx) go.mod go.sum
 PYFILES := $(shell find python -name '*.py' -o -name '*.pyi' -o -name 'py.typed' -o -name 'pyproject.toml' 2>/dev/null)
 
-.PHONY: help build lib wheel demo kernels kernels-check test check test-go test-device test-nocgo test-python test-torch test-gpu gpu-binaries test-oracle race fuzz-short lint vuln fmt brain brain-picture bench bench-compare bench-gpu tables soak clean
+.PHONY: help build uring lib wheel demo kernels kernels-check test check test-go test-device test-nocgo test-python test-torch test-gpu gpu-binaries test-oracle race fuzz-short lint vuln fmt brain brain-picture bench bench-compare bench-gpu tables soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +30,9 @@ help: ## list the targets
 # --- products
 
 build: bin/headrace ## the command, bin/headrace
+
+uring: ## the command with the io_uring reader, in place of bin/headrace
+	$(GO) build -trimpath -tags uring -ldflags="-s -w $(LINKNAME)" -o bin/headrace ./cmd/headrace
 
 lib: $(PKG)/libheadrace.so $(PKG)/libheadrace_client.so ## the shared libraries of the Python package
 
@@ -149,6 +155,7 @@ fuzz-short: ## each fuzzer for FUZZTIME
 
 soak: race ## long fuzzing, a larger differential suite, all tests of the engine on the lazy fake GPU
 	$(GO) test ./pipeline -device lazy
+	$(GO) test -race -tags uring -ldflags=$(LINKNAME) ./store ./pipeline -run 'Access|Direct|Block|Ring|Close|Reader|BatchesEqual'
 	GO="$(GO)" tools/fuzz.sh 2m
 	$(MAKE) test-oracle ORACLE_ROUNDS=20
 
