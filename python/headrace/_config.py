@@ -115,8 +115,9 @@ class Config:
         a batch, "window" (default: costs no decode twice that can be foreseen) for
         its uses within lookahead, "cache" also longer, while there is room.
     reader
-        How files are read: "ring", on a GPU "mapped", or "" (default) for the best way
-        there is.
+        How files are read: "ring", "direct" past the page cache, "uring" by io_uring
+        where the build and the machine have it, on a GPU "mapped" from the page cache,
+        or "" (default) for the best way there is.
     verify
         Whether checksums that the formats carry are checked. Default True: what is
         damaged must not be trained on.
