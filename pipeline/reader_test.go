@@ -87,3 +87,23 @@ func TestDirectMemoryIsCounted(t *testing.T) {
 		t.Errorf("%d bytes with direct reads, %d without", got, plain)
 	}
 }
+
+// On a GPU, files are mapped from the page cache only where no other reader was
+// asked for: one that goes past the page cache would find nothing there.
+func TestOnlyMappedReadersMap(t *testing.T) {
+	for reader, want := range map[string]bool{"": true, "mapped": true, "ring": false, "direct": false} {
+		c := newCube(t)
+		c.cfg.Reader = reader
+		onFake(t, &c.cfg)
+		p, err := Open(t.Context(), c.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		if got := p.sched.mappings != nil; got != want {
+			t.Errorf("reader %q: mapped %v, want %v", reader, got, want)
+		}
+	}
+}

@@ -198,11 +198,13 @@ func TestAccessUnderLoad(t *testing.T) {
 		st := store.NewFile(root, store.Options{Access: a, Descriptors: fds})
 		var wg sync.WaitGroup
 		halfway := make(chan struct{})
+		reached := sync.OnceFunc(func() { close(halfway) })
 		for w := range 8 {
 			wg.Go(func() {
+				defer reached()
 				for i := range 100 {
-					if w == 0 && i == 50 {
-						close(halfway)
+					if i == 50 {
+						reached()
 					}
 					if !readSome(t, st, objects, uint64(w*1000+i)) {
 						return

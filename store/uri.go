@@ -22,7 +22,8 @@ func Open(uri string, opts Options) (Store, error) {
 	}
 	f := NewFile(root, opts)
 	if f.refuse != nil {
-		return nil, errors.Join(f.refuse, f.Close())
+		_ = f.Close() // nothing was opened
+		return nil, f.refuse
 	}
 	return NewRetry(f, opts.Retry), nil
 }
