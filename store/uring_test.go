@@ -5,7 +5,7 @@ package store
 import (
 	"errors"
 	"os"
-	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/headrace/headrace/nd"
@@ -37,25 +37,37 @@ func TestCloseCancelsReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	pool := newBlocks(4)
-	var wg sync.WaitGroup
+	var blocks []*block
 	for range 4 {
 		b, err := pool.take(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		wg.Go(func() {
-			if _, err := r.read(out, b, 10, -1); !errors.Is(err, nd.ErrClosed) {
-				t.Errorf("%v, want nd.ErrClosed", err)
-			}
-			pool.put(b)
-		})
+		blocks = append(blocks, b)
 	}
-	// All are in flight once an answer comes through the same ring.
-	for r.queued() > 0 {
-		r.wake()
+	for _, b := range blocks[:3] {
+		b.fd, b.n, b.off = int32(out.Fd()), 10, -1
+		if !r.push(b) {
+			t.Fatal("the ring is closed")
+		}
+	}
+	// A read that is queued after them and answered: they are in flight now.
+	if _, err := r.read(ordinary(t), blocks[3], 3, 0); err != nil {
+		t.Fatal(err)
 	}
 	r.close()
-	wg.Wait()
+	for _, b := range blocks {
+		if b != blocks[3] {
+			<-b.done
+			if got := syscall.Errno(-b.res); got != syscall.ECANCELED {
+				t.Errorf("%v, want ECANCELED", got)
+			}
+		}
+		pool.put(b)
+	}
+	if _, err := r.read(out, blocks[0], 1, 0); !errors.Is(err, nd.ErrClosed) {
+		t.Errorf("after close: %v", err)
+	}
 	r.close()
 	pool.close()
 	if n := pool.mapped.Load(); n != 0 {
@@ -63,10 +75,15 @@ func TestCloseCancelsReads(t *testing.T) {
 	}
 }
 
-func (r *ring) queued() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.mu.queue)
+func ordinary(t *testing.T) *os.File {
+	t.Helper()
+	name := files(t, 1)[0]
+	f, err := os.Open(name.path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { shut(t, f) })
+	return f
 }
 
 // A ring that the kernel refuses is nd.ErrUnsupported, and leaves nothing behind.
