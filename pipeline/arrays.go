@@ -111,6 +111,9 @@ func (p *Pipeline) bind(ctx context.Context, index int32, ref ArrayRef) (*boundA
 	a.layout = newArrayLayout(ref.URI, a.meta, r)
 	if _, gpu := p.cfg.Device.ordinal(); gpu {
 		a.layout.whole = deviceRawWhole
+		if n := p.limits.chunk; n > 0 { // the pipeline is open: there is room for so much
+			a.layout.whole = min(a.layout.whole, n)
+		}
 	}
 	a.wraps, err = wraps(a.meta)
 	return a, err

@@ -149,7 +149,11 @@ func (b *Batch) ReleaseOn(stream uintptr) error {
 	if err != nil {
 		return b.ReleaseAfterAll()
 	}
-	return b.Release(after)
+	if err := b.Release(after); err != nil { // released too often: nobody waits for it
+		b.device.events.put(after)
+		return err
+	}
+	return nil
 }
 
 // ReleaseAfterAll is Release after all work that this process has given the batch's

@@ -149,11 +149,18 @@ type Config struct {
 	// HostBytes caps the host memory of the pipeline: slots, rings, caches and the
 	// workers' scratch. Default: what the other fields need, plus DecodedBytes.
 	HostBytes int64
-	// MappedBytes caps registered page cache, DeviceBytes the memory of a GPU,
-	// CompressedBytes the compressed chunks kept on it. They are for a GPU device.
-	MappedBytes, DeviceBytes, CompressedBytes int64
-	// DecodedBytes caps the decoded chunks that are kept for later uses. Default:
-	// what HostBytes leaves, or 256 MiB where HostBytes is not given.
+	// DeviceBytes caps the memory that is taken of a GPU. Default: a quarter of what is
+	// free, at most 8 GiB.
+	DeviceBytes int64
+	// MappedBytes caps the page cache that is registered with a GPU; it counts beside
+	// HostBytes. Default 4 GiB.
+	MappedBytes int64
+	// CompressedBytes caps the stored bytes of chunks that are kept on a GPU, within
+	// DeviceBytes. Default 0: none.
+	CompressedBytes int64
+	// DecodedBytes caps the decoded chunks that are kept for later uses, on a GPU
+	// within DeviceBytes. Default: what HostBytes (DeviceBytes) leaves, on the host
+	// 256 MiB where HostBytes is not given.
 	DecodedBytes int64
 
 	// BatchMemory is where batches lie: nil is memory of this process. One that
@@ -288,7 +295,7 @@ func (v *violations) count(field string, n, limit int) {
 }
 
 func (v *violations) bytes(field string, n int64) {
-	v.check(n >= 0, field, "is %d bytes, must not be negative; 0 is the default", n)
+	v.check(n >= 0 && n <= maxSlotBytes, field, "is %d bytes, must be in [0, 2^48]; 0 is the default", n)
 }
 
 func (v *violations) err() error { return errors.Join(v.list...) }

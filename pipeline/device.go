@@ -102,14 +102,14 @@ func openDevice(p *Pipeline, ordinal int) (_ backend, err error) {
 }
 
 // blocks is the most blocks of a launch: where the config caps the multiprocessors,
-// as many as run at once on those; else one for each item, which the device hands out
+// the part of a wave in flight of those that run at once on so many; else one for each item, which the device hands out
 // better than the kernels' own loop would (assemble: 1.12 against 0.85 TB/s).
 func (d *device) blocks(f cuda.Function, threads int) (int, error) {
 	if d.p.cfg.SMs == 0 {
 		return math.MaxInt32, nil
 	}
 	each, err := f.BlocksPerSM(threads, 0)
-	return max(1, min(d.p.cfg.SMs, d.gpu.Info().SMs)*each), err
+	return max(1, min(d.p.cfg.SMs, d.gpu.Info().SMs)*each/deviceWaves), err
 }
 
 func (d *device) start() {
@@ -162,7 +162,8 @@ func (d *device) assign(w *wave) (tasks int32) {
 		if c.err != nil || !c.encoded() {
 			continue
 		}
-		if c.framed = worth && d.framed(c, frames); c.framed {
+		fits := c.source != fromSlab || w.slabBytes <= w.stage.encoded
+		if c.framed = worth && fits && d.framed(c, frames); c.framed {
 			frames++
 			continue
 		}
@@ -170,7 +171,7 @@ func (d *device) assign(w *wave) (tasks int32) {
 		switch {
 		case c.source != fromSlab:
 			c.left = !kernel
-		case kernel && w.slabBytes <= w.stage.encoded:
+		case kernel && fits:
 		case at+c.size > int64(len(w.stage.unpacked.mem)):
 			c.left = true
 		default: // the host's, as is all where the stored bytes do not fit the stage
@@ -211,7 +212,7 @@ func (d *device) mappings(request func(*mapping)) *mappings {
 	if limit == 0 {
 		limit = mappedBytes
 	}
-	return &mappings{gpu: d.gpu, limit: limit, list: map[mappingKey]*mapping{}, retired: map[*mapping]bool{}, request: request, counts: &d.p.counts}
+	return &mappings{gpu: d.gpu, limit: limit, list: map[mappingKey]*mapping{}, retired: map[*mapping]int64{}, bound: mappingsLeast, request: request, counts: &d.p.counts}
 }
 
 // fetchBytes is the pinned memory through which batches are fetched.

@@ -62,7 +62,7 @@ func (d *device) divide() error {
 	default:
 		l.decoded = (rest - stages) &^ (arenaGrain - 1)
 	}
-	d.p.capacity = capacity{waves: deviceWaves, decoded: wave, cached: placing, unpacked: min(wave, unpackWave), frames: d.frames != nil, chunks: deviceChunks - 1}
+	d.p.capacity = capacity{waves: deviceWaves, decoded: wave, cached: placing, stored: d.encoded(), unpacked: min(wave, unpackWave), frames: d.frames != nil, chunks: deviceChunks - 1}
 	d.p.counts.deviceBytes.Store(slots + deviceAlign(l.decoded+l.compressed+stages))
 	return nil
 }
@@ -201,7 +201,7 @@ func (d *device) take() (err error) {
 type deviceSlots struct{ d *device }
 
 func (g deviceSlots) alloc(n int64) (*slot, error) {
-	addr, err := g.d.gpu.Alloc(align(n))
+	addr, err := g.d.gpu.Alloc(deviceAlign(max(n, 1)))
 	return &slot{addr: addr, bytes: align(n)}, err
 }
 

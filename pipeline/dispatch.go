@@ -217,7 +217,7 @@ func (s *scheduler) putStored(w *wave, u *use, off, length int64) {
 		}
 		c.stays = s.compressed.admit(u.entry.key, o, length)
 	}
-	if kernel {
+	if kernel && length <= s.p.capacity.stored { // else it is the ring's, and the host's
 		if g := s.mappings.find(o, off, length, w.seq); g != nil {
 			if !slices.Contains(w.mappings, g) {
 				w.mappings = append(w.mappings, g)
@@ -246,11 +246,11 @@ func (s *scheduler) find(u *use) (off, length int64, missing bool) {
 		return 0, 0, true
 	}
 	r := o.array.layout.recipe
+	if r.raw && length != r.size { // no decoder would see it
+		u.sample.fail(nd.At(nd.Errorf(nd.ErrCorrupt, "the chunk has %d bytes, must have %d", length, r.size), s.placeOf(u, off, length)))
+		return 0, 0, false
+	}
 	if u.hi != 0 {
-		if length != r.size {
-			u.sample.fail(nd.At(nd.Errorf(nd.ErrCorrupt, "the chunk has %d bytes, must have %d", length, r.size), s.placeOf(u, off, length)))
-			return 0, 0, false
-		}
 		off, length = off+u.lo, u.hi-u.lo
 	}
 	if length > s.slabs.size {

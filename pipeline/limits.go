@@ -222,10 +222,11 @@ func (c *Field) affine(array int) *codec.Affine {
 }
 
 // largestChunk is the most decoded bytes of a chunk that the pipeline has room for.
+// Raw chunks that are read in parts have no part in it.
 func (p *Pipeline) largestChunk() int64 {
 	n := laterChunk
 	for _, a := range *p.arrays.Load() {
-		if r := a.layout.recipe; !r.raw {
+		if r := a.layout.recipe; !r.raw || r.size <= a.layout.whole {
 			n = max(n, r.size)
 		}
 	}

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"maps"
 
 	"github.com/headrace/headrace/cuda"
 	"github.com/headrace/headrace/nd"
@@ -54,6 +55,8 @@ const (
 	// for another: before that, the working set is larger than the budget, and
 	// registering in turn costs more than the ring.
 	mappingRest = 64
+	// mappingsLeast is the length of the list below which nothing is forgotten.
+	mappingsLeast = 4096
 	// mappingPatience is the number of uses after which a window that was refused
 	// is tried again: the ring has brought more of it in by then.
 	mappingPatience = 256
@@ -65,7 +68,10 @@ type mappings struct {
 	limit   int64 // bytes
 	used    int64
 	list    map[mappingKey]*mapping
-	retired map[*mapping]bool // that a reader is to give back
+	retired map[*mapping]int64 // that a reader is to give back, and their bytes
+	leaving int64              // bytes of these
+	full    int64              // number of the last wave that found no room
+	bound   int                // of the list, see forget
 	request func(*mapping)
 	counts  *counters
 }
@@ -82,7 +88,11 @@ func (m *mappings) find(o *object, off, length, wave int64) *mapping {
 	key := mappingKey{o.key.array, o.root, off / mapWindow}
 	g := m.list[key]
 	if g == nil {
-		g = &mapping{key: key, object: o}
+		if m.full == wave {
+			return nil
+		}
+		m.forget()
+		g = &mapping{key: key}
 		m.list[key] = g
 	}
 	if g.state == mappingThere && g.object.version == o.version && off+length <= g.start()+int64(len(g.mem)) {
@@ -115,8 +125,14 @@ func (m *mappings) ask(g *mapping, o *object, wave int64) {
 	m.request(g)
 }
 
+// makeRoom retires the mappings that were not used for longest, and reports whether
+// there is room now: what they held is free only when a reader has given it back. A
+// wave looks for room once, for the search is long.
 func (m *mappings) makeRoom(wave int64) bool {
-	for m.used+mapWindow > m.limit {
+	if m.full == wave {
+		return false
+	}
+	for m.used-m.leaving+mapWindow > m.limit {
 		var oldest *mapping
 		for _, g := range m.list {
 			if g.state == mappingThere && g.pins == 0 && g.lastUse+mappingRest < wave && (oldest == nil || g.lastUse < oldest.lastUse) {
@@ -124,30 +140,51 @@ func (m *mappings) makeRoom(wave int64) bool {
 			}
 		}
 		if oldest == nil {
-			return false
+			break
 		}
 		m.retire(oldest)
+	}
+	if m.used+mapWindow > m.limit {
+		m.full = wave
+		return false
 	}
 	return true
 }
 
+// forget bounds the list: windows that are not mapped only remember that they were
+// asked for.
+func (m *mappings) forget() {
+	if len(m.list) < m.bound {
+		return
+	}
+	maps.DeleteFunc(m.list, func(_ mappingKey, g *mapping) bool {
+		return g.state == mappingNew || g.state == mappingRefused
+	})
+	m.bound = max(mappingsLeast, 2*len(m.list))
+}
+
 // retire takes a mapping off the list of usable ones; a reader gives it back.
 func (m *mappings) retire(g *mapping) {
-	m.used -= int64(len(g.mem))
-	m.counts.mappedBytes.Store(m.used)
+	m.leaving += int64(len(g.mem))
 	old := *g
-	g.state, g.mem = mappingNew, nil
-	m.retired[&old] = true
+	g.state, g.mem, g.object = mappingNew, nil, nil
+	m.retired[&old] = int64(len(old.mem))
 	m.request(&old)
 }
 
 // finish takes a mapping back from the reader.
 func (m *mappings) finish(g *mapping) {
-	if m.retired[g] {
+	if n, ok := m.retired[g]; ok {
 		delete(m.retired, g)
+		m.used -= n
+		m.leaving -= n
+		m.counts.mappedBytes.Store(m.used)
 		return
 	}
 	g.state = g.outcome
+	if g.state == mappingRefused {
+		g.object = nil // its index is not ours to keep
+	}
 	m.used += int64(len(g.mem)) - mapWindow
 	m.counts.mappedBytes.Store(m.used)
 }

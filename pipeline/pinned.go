@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/headrace/headrace/cuda"
+	"github.com/headrace/headrace/nd"
 )
 
 // pinned is host memory that is registered with a device in the background: that
@@ -24,7 +25,9 @@ func (d *device) pin(n int64) (*pinned, error) {
 	p := &pinned{mem: mem, done: make(chan struct{})}
 	d.pinning.Go(func() {
 		defer close(p.done)
-		p.err = d.gpu.Register(mem, false)
+		if err := d.gpu.Register(mem, false); err != nil {
+			p.err = nd.Errorf(nd.ErrBudget, "%d bytes of host memory cannot be pinned for the GPU, lower HostBytes: %w", n, err)
+		}
 	})
 	return p, nil
 }
@@ -40,8 +43,8 @@ func (p *pinned) free(gpu *cuda.Device) error {
 		return nil
 	}
 	<-p.done
-	err := p.err
-	if err == nil {
+	var err error
+	if p.err == nil {
 		err = gpu.Unregister(p.mem)
 	}
 	return errors.Join(err, free(p.mem))

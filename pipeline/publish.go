@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"io"
+	"slices"
 
 	"github.com/headrace/headrace/sampler"
 )
@@ -174,6 +175,7 @@ func (s *scheduler) discard() {
 		}
 		x.objects = nil
 	}
+	s.dropped = slices.DeleteFunc(s.dropped, func(b *batchState) bool { return b.slot == nil })
 	s.freed += len(s.window) + len(s.queue)
 	clear(s.queue)
 	s.queue, s.window, s.planned = s.queue[:0], s.window[:0], 0
@@ -182,6 +184,8 @@ func (s *scheduler) discard() {
 		s.freed += b.room
 		if b.dropped = true; b.inflight == 0 {
 			s.giveSlot(b)
+		} else {
+			s.dropped = append(s.dropped, b)
 		}
 	}
 	clear(s.order)
@@ -198,7 +202,7 @@ func (s *scheduler) discard() {
 func (s *scheduler) stop() {
 	s.p.tasks.close()
 	s.p.backend.close()
-	for _, b := range s.order {
+	for _, b := range append(s.order, s.dropped...) {
 		s.giveSlot(b)
 	}
 	s.p.shut()

@@ -68,6 +68,7 @@ type scheduler struct {
 	window   []*sampleState // planned, in order; the head is dispatched next
 	planned  int            // jobs of the window
 	order    []*batchState  // not published, in order
+	dropped  []*batchState  // of these, discarded while waves write into them
 	seq      int64          // of the next sample
 	waveSeq  int64
 	inflight int     // waves
@@ -260,7 +261,7 @@ func (s *scheduler) retire(w *wave) {
 			s.table.unpin(c.entry)
 		}
 		if c.stays != nil {
-			s.compressed.unpin(c.stays, c.err == nil && (c.decodes || c.framed))
+			s.compressed.unpin(c.stays, c.err == nil && (c.decodes || c.framed || c.source == fromCompressed))
 		}
 	}
 	for _, g := range w.mappings {

@@ -147,15 +147,18 @@ func (s *slots) keep(sl *slot) bool {
 // close frees the slots that nobody holds; the others follow when given back.
 func (s *slots) close() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil
-	}
 	s.closed = true
+	idle := s.idle
+	s.idle = nil
+	s.mu.Unlock()
+	for _, sl := range idle { // a consumer may not be done with a batch that it released
+		sl.await()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var errs []error
-	for _, sl := range s.idle {
+	for _, sl := range idle {
 		errs = append(errs, s.drop(sl))
 	}
-	s.idle = nil
 	return errors.Join(errs...)
 }

@@ -1,8 +1,6 @@
 package pipeline
 
 import (
-	"errors"
-
 	"github.com/headrace/headrace/cuda/kernels"
 	"github.com/headrace/headrace/nd"
 )
@@ -62,8 +60,11 @@ func (t *tiles) split(base kernels.Tile, loops []loop) {
 }
 
 func (t *tiles) emit(tile kernels.Tile, outer loop, inner []loop) {
+	if t.err != nil {
+		return
+	}
 	if len(t.tiles)+kernels.TileBytes > cap(t.tiles) || len(t.loops)+(1+len(inner))*kernels.LoopBytes > cap(t.loops) {
-		if t.err = errors.Join(t.err, t.flush()); t.err != nil {
+		if t.err = t.flush(); t.err != nil {
 			return
 		}
 	}
