@@ -1,6 +1,6 @@
 """What a feed costs a trainer on the same GPU: a loop of bf16 matrix products alone, and beside batches.
 
-    trainer.py ARRAY... [--rate GB_PER_S] [--steps N] [--device N] [--out FILE]
+    trainer.py ARRAY... [--rate GB_PER_S] [--steps N] [--device N] [--commit ID] [--out FILE]
 
 Both loops run in turn, three times; the medians of the time of a product count. The
 feed gives f32 batches at the rate, as a training loop takes them: a batch, a sum
@@ -8,12 +8,14 @@ over it on the current stream, and on.
 """
 
 import argparse
+import datetime
 import glob
 import json
 import random
 import statistics
 import sys
 import time
+from collections import deque
 from pathlib import Path
 
 import torch
@@ -21,6 +23,7 @@ import torch
 import headrace as hr
 
 SIDE, CROP, BATCH = 8192, 128, 16
+AHEAD = 4  # steps that the host is ahead of the device
 
 
 def loop(steps: int, take=None) -> float:
@@ -30,11 +33,17 @@ def loop(steps: int, take=None) -> float:
     for _ in range(20):
         a @ b
     torch.cuda.synchronize()
+    flight = deque()  # of steps, so that the host's clock goes with the device's
     began = time.perf_counter()
     for _ in range(steps):
         if take:
             take()
         a @ b
+        done = torch.cuda.Event()
+        done.record()
+        flight.append(done)
+        if len(flight) > AHEAD:
+            flight.popleft().synchronize()
     torch.cuda.synchronize()
     return (time.perf_counter() - began) / steps * 1e3
 
@@ -77,6 +86,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=5.0, help="GB/s of batches")
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--device", type=int, default=0)
+    parser.add_argument("--commit", default="unknown")
     parser.add_argument("--out")
     options = parser.parse_args()
     arrays = [found for pattern in options.array for found in sorted(glob.glob(pattern))]
@@ -94,8 +104,6 @@ def main() -> None:
             beside.append(loop(options.steps, feed.take))
             rates.append(feed.bytes / 1e9 / (time.perf_counter() - feed.began))
     result = {
-        "command": " ".join(["bench/trainer.py", *sys.argv[1:]]),
-        "gpu": torch.cuda.get_device_name(),
         "product_ms_alone": statistics.median(alone),
         "product_ms_beside": statistics.median(beside),
         "slower": statistics.median(beside) / statistics.median(alone) - 1,
@@ -103,9 +111,16 @@ def main() -> None:
         "first_batch_s": first,
         "all": {"alone": alone, "beside": beside},
     }
-    print(json.dumps(result, indent=1))
+    record = {
+        "command": " ".join(["bench/trainer.py", *sys.argv[1:]]),
+        "commit": options.commit,
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "machine": {"gpu": torch.cuda.get_device_name()},
+        "rows": [{"name": "trainer", "result": result}],
+    }
+    print(json.dumps(record, indent=1))
     if options.out:
-        Path(options.out).write_text(json.dumps(result, indent=1) + "\n")
+        Path(options.out).write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

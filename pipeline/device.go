@@ -29,7 +29,7 @@ type device struct {
 	p       *Pipeline
 	gpu     *cuda.Device
 	module  *cuda.Module
-	kernel  struct{ assemble, decode, gather cuda.Function }
+	kernel  struct{ assemble, decode cuda.Function }
 	grid    struct{ assemble, decode int } // most blocks of a launch
 	copies  *cuda.Stream
 	fetches *cuda.Stream
@@ -80,7 +80,7 @@ func openDevice(p *Pipeline, ordinal int) (_ backend, err error) {
 		return nil, err
 	}
 	for name, f := range map[string]*cuda.Function{
-		kernels.Assemble: &d.kernel.assemble, kernels.Decode: &d.kernel.decode, kernels.Gather: &d.kernel.gather,
+		kernels.Assemble: &d.kernel.assemble, kernels.Decode: &d.kernel.decode,
 	} {
 		if *f, err = d.module.Function(name); err != nil {
 			return nil, err

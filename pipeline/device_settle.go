@@ -62,33 +62,32 @@ func (d *device) settle(w *wave, scratch *codec.Scratch) error {
 				return err
 			}
 		case fromSlab, fromMapped, fromCompressed:
-			if c.left {
-				if err := d.mend(w, int32(i), scratch); err != nil {
-					return err
-				}
-			}
-			if c.framed {
-				d.p.counts.decode.add(1, 0, c.length, c.size)
-			}
-			if c.err == nil && c.decodes {
-				if status := w.stage.statusOf(i); status != kernels.OK {
-					if err := d.mend(w, int32(i), scratch); err != nil {
-						return err
-					}
-				} else {
-					d.p.counts.decode.add(1, 0, c.length, c.size)
-				}
-			}
-			if c.keep {
-				c.latch.set(c, c.err)
-			}
-			if c.err == nil {
-				d.p.counts.decoded.Add(1)
+			if err := d.settleStored(w, int32(i), scratch); err != nil {
+				return err
 			}
 		}
 	}
 	d.p.counts.copy.add(int64(len(w.stage.pieces)), 0, w.stage.brought, w.stage.brought)
 	d.p.counts.assemble.add(int64(len(w.jobs)), 0, w.stage.placed, w.stage.placed)
+	return nil
+}
+
+// settleStored is about a chunk that the wave decoded, or left to the settler.
+func (d *device) settleStored(w *wave, i int32, scratch *codec.Scratch) error {
+	c := &w.chunks[i]
+	if c.err == nil && (c.left || c.decodes && w.stage.statusOf(int(i)) != kernels.OK) {
+		if err := d.mend(w, i, scratch); err != nil {
+			return err
+		}
+	} else if c.decodes || c.framed {
+		d.p.counts.decode.add(1, 0, c.length, c.size)
+	}
+	if c.keep {
+		c.latch.set(c, c.err)
+	}
+	if c.err == nil {
+		d.p.counts.decoded.Add(1)
+	}
 	return nil
 }
 
@@ -114,6 +113,7 @@ func (d *device) settleCached(w *wave, i int32) error {
 func (d *device) mend(w *wave, i int32, scratch *codec.Scratch) error {
 	c := &w.chunks[i]
 	s := d.mender
+	c.left, c.decodes, c.framed = false, false, false // it was not the device's to decode
 	packed, err := d.encodedBytesOf(c)
 	if err == nil {
 		err = d.unpack(c, packed, s.unpacked.mem[:c.size], scratch)
@@ -144,7 +144,7 @@ func (d *device) encodedBytesOf(c *waveChunk) ([]byte, error) {
 	if c.source == fromSlab {
 		return d.p.slabs[c.off : c.off+c.length], nil
 	}
-	packed := make([]byte, c.length) // not larger than a wave
+	packed := make([]byte, c.length) // seldom, and at most what a stage has room for
 	return packed, c.object.readSame(d.p.ctx, packed, c.stored)
 }
 
@@ -158,14 +158,7 @@ func (d *device) assembleAgain(w *wave, i int32) error {
 // Later waves that read the chunk in the meantime place it again themselves.
 func (d *device) runAgain(w *wave, i int32) error {
 	s := d.mender
-	c := w.chunks[i]
-	c.unpackedAt = 0 // nothing is left to decode
-	for k := c.firstJob; k >= 0; k = w.jobs[k].next {
-		j := &w.jobs[k]
-		base := j.conv.tile()
-		base.Src = uint64(c.at) - uint64(c.skip)
-		d.addJob(s, w, j, base, c.recipe.stride)
-	}
+	d.addJobs(s, w, i)
 	if s.tiles.err != nil {
 		return s.tiles.err
 	}

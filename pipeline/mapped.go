@@ -222,7 +222,7 @@ func (m *mappings) load(ctx context.Context, g *mapping) error {
 	}
 	if err == nil {
 		var resident bool
-		if resident, err = store.Resident(mem); err == nil && !resident {
+		if resident, err = st.Resident(ctx, o.file, g.start(), int64(len(mem))); err == nil && !resident {
 			err = errNotResident
 		}
 	}

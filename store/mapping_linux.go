@@ -2,9 +2,11 @@ package store
 
 import (
 	"context"
+	"errors"
 	"os"
 	"syscall"
-	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/headrace/headrace/nd"
 )
@@ -37,20 +39,29 @@ func (f *File) Map(ctx context.Context, key string, off, n int64) ([]byte, uint6
 // Unmap ends a mapping of Map.
 func Unmap(mem []byte) error { return syscall.Munmap(mem) }
 
-// Resident reports whether all of a mapping is in the page cache, without touching
-// it (mincore).
-func Resident(mem []byte) (bool, error) {
-	if len(mem) == 0 {
-		return true, nil
+// residentGrain is how far apart the bytes are that Resident looks at: what the
+// kernel reads ahead, and so evicts, at once.
+const residentGrain = 64 << 10
+
+// Resident implements Mapper. It asks for single bytes that must not wait: mincore
+// would say yes to everything of a file that the caller may only read.
+func (f *File) Resident(ctx context.Context, key string, off, n int64) (bool, error) {
+	name, err := f.name(ctx, key)
+	if err != nil {
+		return false, err
 	}
-	pages := make([]byte, (len(mem)+os.Getpagesize()-1)/os.Getpagesize())
-	_, _, errno := syscall.Syscall(syscall.SYS_MINCORE, uintptr(unsafe.Pointer(&mem[0])), uintptr(len(mem)), uintptr(unsafe.Pointer(&pages[0])))
-	if errno != 0 {
-		return false, os.NewSyscallError("mincore", errno)
+	fd, err := f.fds.acquire(ctx, name)
+	if err != nil {
+		return false, fileError(err, name.path(), off, int(n))
 	}
-	for _, p := range pages {
-		if p&1 == 0 {
+	defer f.fds.release(fd)
+	var one [1]byte
+	for at := off; at < off+n; at += residentGrain {
+		switch _, err := unix.Preadv2(int(fd.file.Fd()), [][]byte{one[:]}, at, unix.RWF_NOWAIT); {
+		case errors.Is(err, unix.EAGAIN):
 			return false, nil
+		case err != nil && !errors.Is(err, unix.EINTR):
+			return false, fileError(err, name.path(), at, 1)
 		}
 	}
 	return true, nil

@@ -83,6 +83,15 @@ func (r *Retry) Map(ctx context.Context, key string, off, n int64) ([]byte, uint
 	return inner.Map(ctx, key, off, n)
 }
 
+// Resident implements Mapper.
+func (r *Retry) Resident(ctx context.Context, key string, off, n int64) (bool, error) {
+	inner, ok := r.inner.(Mapper)
+	if !ok {
+		return false, nil
+	}
+	return inner.Resident(ctx, key, off, n)
+}
+
 // Version implements Versioned; it is 0 where the other store has no versions.
 func (r *Retry) Version(ctx context.Context, key string) (uint64, error) {
 	inner, ok := r.inner.(Versioned)

@@ -63,6 +63,9 @@ type Mapper interface {
 	// touched by the CPU: if the object is cut short that is a fault. It stays valid
 	// when the object is replaced or the store closed, until Unmap.
 	Map(ctx context.Context, key string, off, n int64) (mem []byte, version uint64, err error)
+	// Resident reports whether a range of an object is in the page cache, as far as a
+	// look at a byte of each 64 KiB tells.
+	Resident(ctx context.Context, key string, off, n int64) (bool, error)
 }
 
 // MapGrain is what the offset of a mapping is a multiple of: the largest page of
