@@ -44,9 +44,14 @@ type Stats struct {
 	MappedBytes            int64 // of the page cache, registered now
 }
 
-// Stages lists the stages in the order of the data.
+// Stages lists the stages that there are, in the order of the data: those of a GPU
+// where there is one.
 func (s Stats) Stages() []Stage {
-	return []Stage{s.Plan, s.Dispatch, s.Locate, s.Read, s.Issue, s.Copy, s.Decode, s.Assemble, s.SlotWait, s.NextWait}
+	list := []Stage{s.Plan, s.Dispatch, s.Locate, s.Read}
+	if s.DeviceBytes > 0 {
+		list = append(list, s.Issue, s.Copy)
+	}
+	return append(list, s.Decode, s.Assemble, s.SlotWait, s.NextWait)
 }
 
 // String is a table of the stages.

@@ -309,5 +309,5 @@ def test_stats_count_the_work(volume: str, boxes: Boxes) -> None:
             batch.release()
         stats = p.stats()
     assert (stats["samples"], stats["batches"], stats["samples_failed"]) == (8, 4, 0)
-    assert [s["name"] for s in stats["stages"]][:6] == ["plan", "dispatch", "locate", "read", "issue", "copy"]
+    assert [s["name"] for s in stats["stages"]][:6] == ["plan", "dispatch", "locate", "read", "decode", "assemble"]
     assert stats["chunks_decoded"] > 0
