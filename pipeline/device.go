@@ -244,11 +244,6 @@ func (d *device) fetch(dst []byte, src cuda.Ptr) error {
 	return nil
 }
 
-// fail ends the pipeline: the device is lost, or we are at fault.
-func (d *device) fail(err error) {
-	d.p.inbox.end(err)
-}
-
 // free gives back what waves need. What batches need stays until the last Release.
 func (d *device) free() error {
 	var errs []error

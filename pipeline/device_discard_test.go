@@ -29,7 +29,7 @@ func TestDiscardedBatchOfLostDevice(t *testing.T) {
 	if err := p.Discard(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	d.fail(nd.Errorf(nd.ErrDevice, "lost"))
+	d.p.inbox.end(nd.Errorf(nd.ErrDevice, "lost"))
 	for closed := false; !closed; runtime.Gosched() { // the scheduler has ended
 		p.tasks.mu.Lock()
 		closed = p.tasks.closed

@@ -6,6 +6,7 @@ import (
 
 	"github.com/headrace/headrace/cuda"
 	"github.com/headrace/headrace/cuda/nvcomp"
+	"github.com/headrace/headrace/nd"
 )
 
 // frames decodes zstd frames by a library of the user's (Config.Decoder). Its calls
@@ -36,8 +37,8 @@ const (
 	frameArgs      = 4 * deviceChunks * 8
 	frameResults   = deviceChunks * (8 + statusBytes)
 	frameListBytes = frameArgs + frameResults
-	// frameGrain is the alignment of frames on the device: the most that any version
-	// of the library asks for.
+	// frameGrain is the alignment of frames on the device; openFrames refuses a
+	// library that asks for more.
 	frameGrain = 16
 )
 
@@ -58,6 +59,13 @@ func (d *device) openFrames() (err error) {
 		return err
 	}
 	d.frames = f
+	in, out, scratch, err := f.library.Alignments(nvcomp.Zstd)
+	if err != nil {
+		return err
+	}
+	if in > frameGrain || max(out, scratch) > arenaGrain {
+		return nd.Errorf(nd.ErrUnsupported, "nvCOMP %s wants alignments of %d, %d and %d: at most %d, %d and %d are kept", f.library.Version(), in, out, scratch, frameGrain, arenaGrain, arenaGrain)
+	}
 	f.stream, err = d.gpu.NewStream(cuda.LowPriority)
 	return err
 }

@@ -28,7 +28,7 @@ func (d *device) issueWaves() {
 		began := time.Now()
 		d.latest.Store(w.seq) // before the device can read a chunk for the wave
 		if err := d.issue(w); err != nil {
-			d.fail(err)
+			d.p.inbox.end(err) // the device is lost, or we are at fault
 			return
 		}
 		d.p.counts.issue.add(1, time.Since(began), 0, 0)

@@ -24,7 +24,7 @@ func (d *device) settleWaves() {
 			err = d.settle(w, scratch)
 		}
 		if err != nil {
-			d.fail(err)
+			d.p.inbox.end(err) // the device is lost, or we are at fault
 			return
 		}
 		d.finish(w)
@@ -106,7 +106,9 @@ func (d *device) settleCached(w *wave, i int32) error {
 	if c.latch.repaired < w.seq {
 		return nil
 	}
-	return d.assembleAgain(w, i)
+	d.again.Add(1)
+	d.mender.begin()
+	return d.runAgain(w, i)
 }
 
 // mend decodes a chunk on the host and places it once more.
@@ -146,12 +148,6 @@ func (d *device) encodedBytesOf(c *waveChunk) ([]byte, error) {
 	}
 	packed := make([]byte, c.length) // seldom, and at most what a stage has room for
 	return packed, c.object.readSame(d.p.ctx, packed, c.stored)
-}
-
-func (d *device) assembleAgain(w *wave, i int32) error {
-	d.again.Add(1)
-	d.mender.begin()
-	return d.runAgain(w, i)
 }
 
 // runAgain assembles the jobs of one chunk, by the settler's own stage, and waits.

@@ -12,7 +12,7 @@ import (
 
 // A mapping is a window of a file of the page cache, mapped read-only and
 // registered with the device's driver, so that chunks are copied to the device
-// without the host touching them. Only files that are wholly in the page cache are
+// without the host touching them. Only windows that the page cache holds (store.Mapper) are
 // mapped: to register them would read the rest, on the spot. Everything else goes
 // through the ring; the bytes are the same.
 //

@@ -3,13 +3,12 @@ package pipeline
 import (
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
+// watchedMemory says whether it was given back before an event had happened.
 type watchedMemory struct {
 	anonymous
-	opened *atomic.Bool
-	early  *atomic.Bool
+	opened, early *atomic.Bool
 }
 
 func (w watchedMemory) Free(mem []byte) error {
@@ -19,15 +18,8 @@ func (w watchedMemory) Free(mem []byte) error {
 	return w.anonymous.Free(mem)
 }
 
-type slowEvent struct {
-	open   chan struct{}
-	opened *atomic.Bool
-}
-
-func (e slowEvent) Wait() error { <-e.open; return nil }
-
 // A slot that was released with an event before Close is not unmapped before the
-// event has happened.
+// event has happened: it happens when Close has come to wait for it.
 func TestCloseWaitsForReleasedSlots(t *testing.T) {
 	c := newCube(t)
 	var opened, early atomic.Bool
@@ -38,17 +30,21 @@ func TestCloseWaitsForReleasedSlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	push(t, p, grid(4)...)
-	b := next(t, p)
-	e := slowEvent{open: make(chan struct{}), opened: &opened}
-	if err := b.Release(e); err != nil {
+	g := newGate()
+	if err := next(t, p).Release(g); err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		time.Sleep(50 * time.Millisecond)
+	closed := make(chan error)
+	go func() { closed <- p.Close() }()
+	select {
+	case <-g.waited:
 		opened.Store(true)
-		close(e.open)
-	}()
-	if err := p.Close(); err != nil {
+		close(g.opened)
+		err = <-closed
+	case err = <-closed:
+		t.Error("Close did not wait for the consumer")
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	if early.Load() {

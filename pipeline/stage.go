@@ -29,7 +29,7 @@ type stage struct {
 	frames   frameList
 	commands cuda.Commands
 	pieces   []cuda.Piece
-	order    []int32 // mapped chunks by address
+	order    []int32 // chunks that are copied one by one, by address
 	nest     nest
 	params   []byte
 	owed     []*pooledEvent // that the wave waits for

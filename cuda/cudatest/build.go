@@ -26,7 +26,7 @@ var flags = []string{
 // builds without cgo.
 func Library(t testing.TB) string {
 	t.Helper()
-	supported(t)
+	Supported(t)
 	built := cached(t)
 	path := filepath.Join(t.TempDir(), "libcuda.so.1")
 	if err := copyFile(path, built); err != nil {
@@ -39,7 +39,7 @@ func Library(t testing.TB) string {
 // was made of, and it appears in one step, so processes may build it at once.
 func cached(t testing.TB) string {
 	t.Helper()
-	compiler := findCompiler(t)
+	compiler := Compiler(t)
 	units, hash := sources(t, compiler)
 	root, err := os.UserCacheDir()
 	if err != nil {
@@ -66,14 +66,15 @@ func cached(t testing.TB) string {
 	return path
 }
 
-func findCompiler(t testing.TB) string {
+// Compiler is the C++ compiler of this machine; without one the test is skipped.
+func Compiler(t testing.TB) string {
 	t.Helper()
 	for _, name := range []string{"g++", "clang++", "c++"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
 		}
 	}
-	t.Skip("no C++ compiler (g++) to build the fake driver with")
+	t.Skip("no C++ compiler (g++) to build the fake libraries with")
 	return ""
 }
 

@@ -21,45 +21,48 @@ import (
 	"unsafe"
 )
 
-// control reaches the switches of a loaded copy.
-type control struct{ switches, complaint unsafe.Pointer }
+// Control reaches the switches of a loaded fake library.
+type Control struct{ switches, complaint unsafe.Pointer }
 
-// supported skips the test in builds that cannot load the library.
-func supported(testing.TB) {}
+// Supported skips the test in builds that cannot load a fake library.
+func Supported(testing.TB) {}
 
-// open loads the library; cuda.Load of the same path finds it loaded.
-func open(t testing.TB, path string) control {
+// Load loads a fake library; whoever opens the same path finds it loaded. symbol is
+// its entry for switches, which has one for complaints beside it.
+func Load(t testing.TB, path, symbol string) Control {
 	t.Helper()
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
 	lib := C.dlopen(name, C.RTLD_NOW|C.RTLD_LOCAL)
 	if lib == nil {
-		t.Fatalf("loading the fake driver: %s", C.GoString(C.dlerror()))
+		t.Fatalf("loading %s: %s", path, C.GoString(C.dlerror()))
 	}
 	find := func(symbol string) unsafe.Pointer {
 		s := C.CString(symbol)
 		defer C.free(unsafe.Pointer(s))
 		return C.dlsym(lib, s)
 	}
-	c := control{find("hr_fake"), find("hr_fake_complaint")}
+	c := Control{find(symbol), find(symbol + "_complaint")}
 	if c.switches == nil || c.complaint == nil {
-		t.Fatal("the fake driver has no switches")
+		t.Fatalf("%s has no switches %s", path, symbol)
 	}
 	return c
 }
 
-func (c control) call(what, name string, a, b int) int {
+// Call sets or asks a switch.
+func (c Control) Call(what, name string, a, b int) int {
 	w, n := C.CString(what), C.CString(name)
 	defer C.free(unsafe.Pointer(w))
 	defer C.free(unsafe.Pointer(n))
 	got := int(C.call(c.switches, w, n, C.int64_t(a), C.int64_t(b)))
 	if got < 0 {
-		panic("cudatest: the fake driver has no switch " + what)
+		panic("cudatest: the fake library has no switch " + what + " " + name)
 	}
 	return got
 }
 
-func (c control) complaints() (list []string) {
+// Complaints lists what the library refused without being asked to by a switch.
+func (c Control) Complaints() (list []string) {
 	var text [512]C.char
 	count := int(C.complaint(c.complaint, -1, &text[0], C.size_t(len(text))))
 	for i := range count {

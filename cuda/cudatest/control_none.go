@@ -4,16 +4,20 @@ package cudatest
 
 import "testing"
 
-// control stands for the switches in builds that cannot load the library.
-type control struct{}
+// Control stands for the switches in builds that cannot load the library.
+type Control struct{}
 
-func supported(t testing.TB) {
+// Supported skips the test in builds that cannot load a fake library.
+func Supported(t testing.TB) {
 	t.Helper()
-	t.Skip("the fake driver needs Linux and cgo")
+	t.Skip("the fake libraries need Linux and cgo")
 }
 
-func open(testing.TB, string) control { return control{} }
+// Load loads nothing here.
+func Load(testing.TB, string, string) Control { return Control{} }
 
-func (control) call(_, _ string, _, _ int) int { return 0 }
+// Call does nothing here.
+func (Control) Call(_, _ string, _, _ int) int { return 0 }
 
-func (control) complaints() []string { return nil }
+// Complaints is empty here.
+func (Control) Complaints() []string { return nil }

@@ -7,7 +7,7 @@ import (
 // Fake is one loaded copy of the fake driver.
 type Fake struct {
 	Path string // for cuda.Load
-	lib  control
+	lib  Control
 }
 
 // New loads a copy of the fake driver: two devices of 16 GiB, version 13.0. If the
@@ -15,7 +15,7 @@ type Fake struct {
 func New(t testing.TB) *Fake {
 	t.Helper()
 	path := Library(t)
-	f := &Fake{Path: path, lib: open(t, path)}
+	f := &Fake{Path: path, lib: Load(t, path, "hr_fake")}
 	t.Cleanup(func() {
 		if !t.Failed() {
 			return
@@ -45,22 +45,22 @@ func (f *Fake) ReadOnlyRegister(on bool) { f.set("read-only", number(on)) }
 func (f *Fake) Lazy(on bool) { f.set("lazy", number(on)) }
 
 // Hide makes the driver lack an entry. For use before Load.
-func (f *Fake) Hide(entry string) { f.lib.call("hide", entry, 0, 0) }
+func (f *Fake) Hide(entry string) { f.lib.Call("hide", entry, 0, 0) }
 
 // Fail makes the nth call of an entry from now on return a status, the first for 1;
 // 0 is every call. The entry's name has no _v2. Status 0 ends it.
-func (f *Fake) Fail(entry string, nth, status int) { f.lib.call("fail", entry, nth, status) }
+func (f *Fake) Fail(entry string, nth, status int) { f.lib.Call("fail", entry, nth, status) }
 
 // Lose makes the context of a device lost, with the status that every call of it
 // returns from now on.
-func (f *Fake) Lose(device, status int) { f.lib.call("lose", "", device, status) }
+func (f *Fake) Lose(device, status int) { f.lib.Call("lose", "", device, status) }
 
 // Calls says how often an entry was called.
-func (f *Fake) Calls(entry string) int { return f.lib.call("calls", entry, 0, 0) }
+func (f *Fake) Calls(entry string) int { return f.lib.Call("calls", entry, 0, 0) }
 
 // Live says what the driver holds and nobody has given back yet.
 func (f *Fake) Live() Live {
-	get := func(what string) int { return f.lib.call("live", what, 0, 0) }
+	get := func(what string) int { return f.lib.Call("live", what, 0, 0) }
 	return Live{
 		Contexts: get("contexts"), Device: get("device"), Bytes: int64(get("bytes")), Pinned: get("pinned"),
 		Registered: get("registered"), Imported: get("imported"), Streams: get("streams"), Events: get("events"), Modules: get("modules"),
@@ -82,16 +82,16 @@ type Live struct {
 
 // Push makes the context of a device current for the calling thread, as a caller
 // with a context of its own has it. The test locks its goroutine to the thread.
-func (f *Fake) Push(device int) { f.lib.call("push", "", device, 0) }
+func (f *Fake) Push(device int) { f.lib.Call("push", "", device, 0) }
 
 // Depth says how many contexts the calling thread has pushed and not popped.
-func (f *Fake) Depth() int { return f.lib.call("depth", "", 0, 0) }
+func (f *Fake) Depth() int { return f.lib.Call("depth", "", 0, 0) }
 
 // Complaints are the driver's reasons for what it refused without being asked to
 // by a switch: a test of correct code wants none.
-func (f *Fake) Complaints() []string { return f.lib.complaints() }
+func (f *Fake) Complaints() []string { return f.lib.Complaints() }
 
-func (f *Fake) set(what string, value int) { f.lib.call(what, "", value, 0) }
+func (f *Fake) set(what string, value int) { f.lib.Call(what, "", value, 0) }
 
 func number(on bool) int {
 	if on {

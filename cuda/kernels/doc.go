@@ -2,7 +2,9 @@
 // their binary interface.
 //
 //	bytes of a wave -> hr_decode -> chunks -> hr_assemble -> batch
-//	registered host memory -> hr_gather -> bytes of a wave
+//
+// hr_gather copies pieces of registered host memory, for drivers without batched
+// copies; the engine does not launch it yet (package cuda copies piece by piece there).
 //
 // One source, kernels.cu and its headers, is compiled four ways:
 //

@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"github.com/headrace/headrace/cuda/cudatest"
 )
 
 // Library builds the fake library for a test and gives its path.
 func Library(t testing.TB, form Form) string {
 	t.Helper()
-	supported(t)
+	cudatest.Supported(t)
 	_, here, _, _ := runtime.Caller(0)
 	source := filepath.Join(filepath.Dir(here), "fake", "nvcomp.cc")
 	if _, err := os.Stat(source); err != nil {
@@ -26,19 +28,8 @@ func Library(t testing.TB, form Form) string {
 	if form.NoAlignments {
 		args = append(args, "-DNO_ALIGNMENTS")
 	}
-	if said, err := exec.Command(findCompiler(t), args...).CombinedOutput(); err != nil {
+	if said, err := exec.Command(cudatest.Compiler(t), args...).CombinedOutput(); err != nil {
 		t.Fatalf("building the fake nvCOMP: %v\n%s", err, said)
 	}
 	return path
-}
-
-func findCompiler(t testing.TB) string {
-	t.Helper()
-	for _, name := range []string{"g++", "clang++", "c++"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	t.Skip("no C++ compiler (g++) to build the fake nvCOMP with")
-	return ""
 }

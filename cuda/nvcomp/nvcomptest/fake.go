@@ -26,7 +26,7 @@ var (
 // Fake is one loaded copy of the fake library.
 type Fake struct {
 	Path string // for nvcomp.Open
-	lib  control
+	lib  cudatest.Control
 }
 
 // New builds and loads a copy of the fake library on a fake driver. The test is
@@ -35,8 +35,8 @@ type Fake struct {
 func New(t testing.TB, form Form, driver *cudatest.Fake) *Fake {
 	t.Helper()
 	path := Library(t, form)
-	f := &Fake{Path: path, lib: open(t, path)}
-	f.lib.call("driver", driver.Path, 0, 0)
+	f := &Fake{Path: path, lib: cudatest.Load(t, path, "hr_fake_nvcomp")}
+	f.lib.Call("driver", driver.Path, 0, 0)
 	t.Cleanup(func() {
 		if !t.Failed() {
 			return
@@ -56,23 +56,23 @@ const (
 )
 
 // Fail makes every call of an entry return a status; 0 ends it.
-func (f *Fake) Fail(entry string, status int) { f.lib.call("fail", entry, status, 0) }
+func (f *Fake) Fail(entry string, status int) { f.lib.Call("fail", entry, status, 0) }
 
 // Break gives one chunk of every batch a status, and does not decode it; chunk -1
 // ends it.
-func (f *Fake) Break(chunk, status int) { f.lib.call("break", "", chunk, status) }
+func (f *Fake) Break(chunk, status int) { f.lib.Call("break", "", chunk, status) }
 
 // Calls says how often an entry was called.
-func (f *Fake) Calls(entry string) int { return f.lib.call("calls", entry, 0, 0) }
+func (f *Fake) Calls(entry string) int { return f.lib.Call("calls", entry, 0, 0) }
 
 // Argument is an argument of the latest call, counted from 0. For Decompress they
 // are the entry's own in its order, without the options; for TempSize the chunks,
 // the largest, the total and the stream.
-func (f *Fake) Argument(i int) int { return f.lib.call("argument", "", i, 0) }
+func (f *Fake) Argument(i int) int { return f.lib.Call("argument", "", i, 0) }
 
 // Together says whether two calls ever ran at the same time.
-func (f *Fake) Together() bool { return f.lib.call("together", "", 0, 0) != 0 }
+func (f *Fake) Together() bool { return f.lib.Call("together", "", 0, 0) != 0 }
 
 // Complaints are the library's reasons for what it refused without being asked to
 // by a switch: a test of correct code wants none.
-func (f *Fake) Complaints() []string { return f.lib.complaints() }
+func (f *Fake) Complaints() []string { return f.lib.Complaints() }
