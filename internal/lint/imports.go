@@ -37,11 +37,13 @@ var folders = map[string]row{
 	"coord/sim":   {ours: []string{"coord", "coord/group"}, why: "one thread, one seed"},
 	"coord/agent": {ours: []string{"nd", "rank", "coord", "coord/group", "agentapi", "metrics"}, others: []string{"github.com/hashicorp/memberlist", "go.etcd.io/raft/v3"}, why: "the shell around the decision loop"},
 	"metrics":     {others: []string{"github.com/prometheus"}, why: "metrics serves numbers that are given to it"},
-	"launcher":    {ours: []string{"rank", "agentapi", "metrics", "coord/agent", "launcher/nvml"}, others: []string{"golang.org/x/sys"}, why: "the launcher starts ranks and loads no data"},
+	"launcher":    {ours: []string{"nd", "rank", "agentapi", "metrics", "coord/agent", "launcher/nvml", "launcher/rendezvous", "launcher/topology"}, others: []string{"golang.org/x/sys", "github.com/prometheus"}, why: "the launcher starts ranks and loads no data"},
 
 	"companion/session": {ours: []string{"nd", "rank", "sampler", "zarr", "cuda", "pipeline", "loader", "agentapi"}, why: "what a client asks for is the same in its process and over a socket"},
 
-	"launcher/nvml": {others: []string{"github.com/NVIDIA/go-nvml"}, why: "NVML is wanted in one place, behind a build tag"},
+	"launcher/rendezvous": {ours: []string{"nd"}, why: "who is in the round is agreed without knowing what a worker is"},
+	"launcher/topology":   {ours: []string{"nd", "launcher/nvml"}, others: []string{"golang.org/x/sys"}, why: "the machine's shape is read, not acted on"},
+	"launcher/nvml":       {others: []string{"github.com/NVIDIA/go-nvml"}, why: "NVML is wanted in one place, behind a build tag"},
 
 	"cabi":     {ours: []string{"nd", "rank", "sampler", "zarr", "store", "pipeline", "loader", "companion/session", "coord", "agentapi"}, why: "cabi translates calls; what it can do, Go programs can do without it"},
 	"cmd":      {ours: []string{"*"}, others: []string{"github.com/spf13", "github.com/schollz/progressbar", "golang.org/x/term", "golang.org/x/sys"}, why: "flags and printing only"},
