@@ -27,9 +27,20 @@ SOURCES = [
     "gather.h",
     "kernels.cu",
     "lz4.h",
+    "recent.h",
     "shuffle.h",
     "simt.h",
     "window.h",
+    "zstd.h",
+    "zstd_bits.h",
+    "zstd_checksum.h",
+    "zstd_execute.h",
+    "zstd_fse.h",
+    "zstd_literals.h",
+    "zstd_order.h",
+    "zstd_scan.h",
+    "zstd_sequences.h",
+    "zstd_tables.h",
 ]
 
 

@@ -128,6 +128,13 @@ u32 ballot(bool v) {
 	return bits;
 }
 
+u32 match(u32 v) {
+	const u32 *posted = post(v);
+	u32 bits = 0;
+	for (u32 i = 0; i < LANES; i++) bits |= (u32)(posted[i] == v) << i;
+	return bits;
+}
+
 static void fiberBody() {
 	crew.call(crew.argument);
 	Fiber &f = crew.fibers[self.thread];

@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "09a399ad53ff0078f153ca558ec92ab870e41d5f96d31adf913f632059a4a4eb"
+const Hash = "9361c504a14329839cff27da7bde4f75e7349cc283cb068a0b0f439f2adad3ad"

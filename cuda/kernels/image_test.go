@@ -19,7 +19,9 @@ import (
 
 // sources are the files that the image is made of, as in build.py.
 var sources = []string{
-	"abi.h", "assemble.h", "bytes.h", "convert.h", "decode.h", "gather.h", "kernels.cu", "lz4.h", "shuffle.h", "simt.h", "window.h",
+	"abi.h", "assemble.h", "bytes.h", "convert.h", "decode.h", "gather.h", "kernels.cu", "lz4.h", "recent.h", "shuffle.h",
+	"simt.h", "window.h", "zstd.h", "zstd_bits.h", "zstd_checksum.h", "zstd_execute.h", "zstd_fse.h", "zstd_literals.h", "zstd_order.h",
+	"zstd_scan.h", "zstd_sequences.h", "zstd_tables.h",
 }
 
 // The image must be that of the sources beside it: run make kernels.
@@ -67,7 +69,7 @@ func TestImageIsPortable(t *testing.T) {
 	if !regexp.MustCompile(`(?m)^\.target sm_80$`).Match(text) {
 		t.Error("not for sm_80")
 	}
-	for _, kernel := range []string{Assemble, Decode, Gather} {
+	for _, kernel := range append(ZstdKernels(), Assemble, Decode, Gather) {
 		if !bytes.Contains(text, []byte(".visible .entry "+kernel+"(")) {
 			t.Errorf("no kernel %s", kernel)
 		}
@@ -79,7 +81,7 @@ func TestImageIsPortable(t *testing.T) {
 
 // TestLayout compares the structs and numbers of both sides.
 func TestLayout(t *testing.T) {
-	m := start(t, "-DHR_THREAD")
+	m := start(t, "-DHR_FIBERS")
 	m.run(t, kernelLayout, 0, 0, nil, nil)
 	var size [8]byte
 	if _, err := io.ReadFull(m.out, size[:]); err != nil {
@@ -100,6 +102,10 @@ func TestLayout(t *testing.T) {
 		0, 8, 16, 24, 28, 32, 36, 37, // Chunk
 		0, 8, 16, // Piece
 		0, 8, 16, 24, 0, 8, 16, 0, 8, // parameters
+		ZstdChunkBytes, ZstdParamsBytes, ZstdHeadBytes, ZstdBlockBytes, ZstdExtentBytes, ZstdSequencesShared,
+		0, 8, 16, 20, 24, 28, // ZstdChunk
+		0, 8, 16, 24, 32, 36, // ZstdParams
+		ZstdScanBlock, ZstdTablesBlock, ZstdOrderBlock, ZstdStreamBlock, ZstdExecuteBlock, uint64(ZstdUnchecked),
 		AssembleBlock, DecodeBlock, GatherBlock, MaxRank, NoChunk,
 		uint64(Big), uint64(Fill), uint64(Affine), uint64(LZ4), uint64(Blosc), uint64(Unshuffle), uint64(Copy),
 		uint64(OK), uint64(Corrupt), uint64(Unsupported),
@@ -128,6 +134,14 @@ func TestAppend(t *testing.T) {
 	b = Chunk{Src: 1, Dst: 2, Scratch: 3, SrcBytes: 4, DstBytes: 5, Status: 6, Method: 7, Typesize: 8}.Append(nil)
 	if len(b) != ChunkBytes || b[0] != 1 || b[8] != 2 || b[16] != 3 || b[24] != 4 || b[28] != 5 || b[32] != 6 || b[36] != 7 || b[37] != 8 {
 		t.Errorf("chunk %x", b)
+	}
+	b = ZstdChunk{Src: 1, Dst: 2, SrcBytes: 3, DstBytes: 4, Status: 5, Flags: 6}.Append(nil)
+	if len(b) != ZstdChunkBytes || b[0] != 1 || b[8] != 2 || b[16] != 3 || b[20] != 4 || b[24] != 5 || b[28] != 6 {
+		t.Errorf("zstd chunk %x", b)
+	}
+	b = ZstdParams{Chunks: 1, Status: 2, Work: 3, Arena: 4, N: 5, Blocks: 6}.Append(nil)
+	if len(b) != ZstdParamsBytes || b[0] != 1 || b[8] != 2 || b[16] != 3 || b[24] != 4 || b[32] != 5 || b[36] != 6 {
+		t.Errorf("zstd parameters %x", b)
 	}
 	sizes := []int{
 		len(Loop{}.Append(nil)), len(Piece{}.Append(nil)),

@@ -2,3 +2,5 @@
 #include "assemble.h"
 #include "decode.h"
 #include "gather.h"
+#include "zstd_execute.h"
+#include "zstd_order.h"

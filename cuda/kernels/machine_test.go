@@ -124,6 +124,7 @@ const (
 	kernelDecode
 	kernelGather
 	kernelLayout
+	kernelZstd
 )
 
 // place is the address of a byte of a buffer, for the driver to translate.
@@ -141,7 +142,7 @@ func (m *machine) run(t testing.TB, kernel, grid, block int, params []byte, buff
 		_, _ = m.in.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(b))))
 		_, _ = m.in.Write(b)
 	}
-	_, _ = m.in.Write(append(params, make([]byte, 32-len(params))...))
+	_, _ = m.in.Write(append(params, make([]byte, 64-len(params))...))
 	err := m.in.Flush()
 	for _, b := range buffers {
 		if err == nil {

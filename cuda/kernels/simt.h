@@ -36,6 +36,7 @@ typedef long long i64;
 #define HR_FAR __device__ __attribute__((noinline)) // compiled once, called
 #define HR_KERNEL(block, blocks) extern "C" __global__ void __launch_bounds__(block, blocks)
 #define HR_SHARED __shared__
+#define HR_DYNAMIC(T, name, n) extern __shared__ T name[] // what the launch gives
 #define HR_UNROLL _Pragma("unroll")
 #define HR_ROLLED _Pragma("unroll 1")
 
@@ -61,6 +62,7 @@ HR_FN u32 ballot(bool v) {
 	return out;
 }
 HR_FN u32 lowest(u32 bits) { return (u32)__builtin_ctz(bits); }
+HR_FN u32 count(u32 bits) { return (u32)__builtin_popcount(bits); }
 #else
 HR_FN u32 thread() { return threadIdx.x; }
 HR_FN u32 threads() { return blockDim.x; }
@@ -71,7 +73,22 @@ HR_FN void syncWarp() { __syncwarp(); }
 HR_FN u32 shuffle(u32 v, u32 from) { return __shfl_sync(0xffffffffu, v, from); }
 HR_FN u32 ballot(bool v) { return __ballot_sync(0xffffffffu, v); }
 HR_FN u32 lowest(u32 bits) { return (u32)__ffs((int)bits) - 1; } // bits is not 0
+HR_FN u32 count(u32 bits) { return (u32)__popc(bits); }
 #endif
+
+// highest is the place of the highest bit; bits is not 0.
+HR_FN u32 highest(u32 bits) {
+	u32 out;
+	asm("bfind.u32 %0, %1;" : "=r"(out) : "r"(bits));
+	return out;
+}
+
+// match gives the lanes that have the same value.
+HR_FN u32 match(u32 v) {
+	u32 out;
+	asm volatile("match.any.sync.b32 %0, %1, 0xffffffff;" : "=r"(out) : "r"(v));
+	return out;
+}
 
 HR_FN void prefetch(const void *p) { asm volatile("prefetch.global.L1 [%0];" ::"l"(p)); }
 
@@ -80,6 +97,22 @@ HR_FN u32 take(u32 *counter) {
 	u32 out;
 	asm volatile("atom.add.u32 %0, [%1], 1;" : "=r"(out) : "l"(counter) : "memory");
 	return out;
+}
+
+// fetchAdd adds to a number that others add to, and gives what it was before.
+HR_FN u32 fetchAdd(u32 *p, u32 n) {
+	u32 out;
+	asm volatile("atom.add.u32 %0, [%1], %2;" : "=r"(out) : "l"(p), "r"(n) : "memory");
+	return out;
+}
+HR_FN u64 fetchAdd(u64 *p, u64 n) {
+	u64 out;
+	asm volatile("atom.add.u64 %0, [%1], %2;" : "=l"(out) : "l"(p), "l"(n) : "memory");
+	return out;
+}
+// raise makes a number at least n.
+HR_FN void raise(u32 *p, u32 n) {
+	asm volatile("red.max.u32 [%0], %1;" ::"l"(p), "r"(n) : "memory");
 }
 
 HR_FN u32 permute(u32 a, u32 b, u32 selector) {
@@ -93,11 +126,35 @@ HR_FN u32 funnel(u32 lo, u32 hi, u32 n) {
 	asm("shf.r.wrap.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(lo), "r"(hi), "r"(n));
 	return out;
 }
+// funnelLeft is the high word of (hi:lo) << n, where of n the low five bits count.
+HR_FN u32 funnelLeft(u32 lo, u32 hi, u32 n) {
+	u32 out;
+	asm("shf.l.wrap.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(lo), "r"(hi), "r"(n));
+	return out;
+}
 HR_FN u32 mulHigh(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
 HR_FN float reciprocal(float v) {
 	float out;
 	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(v));
 	return out;
+}
+
+// Place is an address in shared memory as the instructions take it.
+typedef u32 Place;
+HR_FN Place placeOf(const void *shared) {
+	u32 out;
+	asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(out) : "l"(shared));
+	return out;
+}
+HR_FN u32 halfAt(Place p) {
+	u16 v;
+	asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(p));
+	return v;
+}
+HR_FN u32 wordAt(Place p) {
+	u32 v;
+	asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(p));
+	return v;
 }
 
 } // namespace hr
@@ -111,6 +168,7 @@ HR_FN float reciprocal(float v) {
 #define HR_FAR inline
 #define HR_KERNEL(block, blocks) extern "C" void
 #define HR_SHARED static thread_local
+#define HR_DYNAMIC(T, name, n) static thread_local T name[n]
 #define HR_UNROLL
 #define HR_ROLLED
 
@@ -133,16 +191,26 @@ void syncBlock();
 void syncWarp();
 u32 shuffle(u32 v, u32 from);
 u32 ballot(bool v);
+u32 match(u32 v);
 #else
 enum { LANES = 1 };
 HR_FN void syncBlock() {}
 HR_FN void syncWarp() {}
 HR_FN u32 shuffle(u32 v, u32) { return v; }
 HR_FN u32 ballot(bool v) { return v; }
+HR_FN u32 match(u32) { return 1; }
 #endif
 HR_FN u32 lowest(u32 bits) { return (u32)__builtin_ctz(bits); }
+HR_FN u32 count(u32 bits) { return (u32)__builtin_popcount(bits); }
+HR_FN u32 highest(u32 bits) { return 31 - (u32)__builtin_clz(bits); }
 HR_FN void prefetch(const void *) {}
 HR_FN u32 take(u32 *counter) { return (*counter)++; }
+template <class T> HR_FN T fetchAdd(T *p, T n) {
+	T before = *p;
+	*p += n;
+	return before;
+}
+HR_FN void raise(u32 *p, u32 n) { *p = *p < n ? n : *p; }
 
 HR_FN u32 permute(u32 a, u32 b, u32 selector) {
 	u64 both = (u64)b << 32 | a;
@@ -151,8 +219,22 @@ HR_FN u32 permute(u32 a, u32 b, u32 selector) {
 	return out;
 }
 HR_FN u32 funnel(u32 lo, u32 hi, u32 n) { return (u32)(((u64)hi << 32 | lo) >> (n & 31)); }
+HR_FN u32 funnelLeft(u32 lo, u32 hi, u32 n) { return (u32)(((u64)hi << 32 | lo) << (n & 31) >> 32); }
 HR_FN u32 mulHigh(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
 HR_FN float reciprocal(float v) { return 1 / v; }
+
+typedef const u8 *Place;
+HR_FN Place placeOf(const void *shared) { return (const u8 *)shared; }
+HR_FN u32 halfAt(Place p) {
+	u16 v;
+	memcpy(&v, p, 2);
+	return v;
+}
+HR_FN u32 wordAt(Place p) {
+	u32 v;
+	memcpy(&v, p, 4);
+	return v;
+}
 
 } // namespace hr
 
