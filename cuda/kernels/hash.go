@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "9361c504a14329839cff27da7bde4f75e7349cc283cb068a0b0f439f2adad3ad"
+const Hash = "0b77f8e31228b8444a1c27939cb13c7cac32f859be59821cdf5aed56f90d121c"

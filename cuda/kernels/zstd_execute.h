@@ -289,13 +289,12 @@ struct Executor {
 		u32 begin = out.at;
 		Batch batch;
 		batch.count = batch.total = 0;
-		HR_ROLLED while (in.left > 0) {
+		HR_ROLLED while (in.left > 0 || batch.count > 0) {
 			Batch next = plan(in, begin, text);
 			batch.copy(out, text);
 			batch = next;
-			if (batch.count == 0 && !one(in, begin, text)) return false;
+			if (batch.count == 0 && in.left > 0 && !one(in, begin, text)) return false;
 		}
-		batch.copy(out, text);
 		return true;
 	}
 

@@ -49,7 +49,11 @@ struct SequenceDesk {
 	};
 
 	Seat seats[SEATS];
-	u32 literals[CODES], matches[CODES];
+};
+
+// Codes are the Entries by code. Their place is fixed, so that one instruction finds an entry.
+struct Codes {
+	u32 literals[SequenceDesk::CODES], matches[SequenceDesk::CODES];
 };
 
 // chooseOffset resolves Offset_Value (3.1.1.5) and moves the repeat offsets.
@@ -84,7 +88,6 @@ struct Table {
 struct SequenceDecoder {
 	SequenceDesk::Stream in;
 	Table literals, offsets, matches;
-	Place literalCodes, matchCodes;
 	u32 repeats[3];
 	u32 literalSum, byteSum;
 	u32 widest, farthest; // all sums, all offset values, or-ed
@@ -111,9 +114,9 @@ struct SequenceDecoder {
 
 	// next decodes a sequence, whose window is loaded, and then the next states and the
 	// next window; behind the last sequence these are nonsense that no one looks at.
-	HR_FN Packed next() {
+	HR_FN Packed next(const Codes &codes) {
 		u32 l = literals.entry(), o = offsets.entry(), m = matches.entry();
-		u32 lengthL = wordAt(literalCodes + 4 * (l & 63)), lengthM = wordAt(matchCodes + 4 * (m & 63));
+		u32 lengthL = codes.literals[l & 63], lengthM = codes.matches[m & 63];
 
 		// Numbers of bits stand in the low ends of entries: of their sum six bits are right.
 		u32 extra = lengthL + lengthM + o;
@@ -145,26 +148,26 @@ struct SequenceDecoder {
 		return pack(literalSum, byteSum, offset);
 	}
 
-	HR_FN void two(u8 *out) {
-		Packed a = next(), b = next();
+	HR_FN void two(const Codes &codes, u8 *out) {
+		Packed a = next(codes), b = next(codes);
 		u32 w[4] = {a.low, a.high, b.low, b.high};
 		storeVector(out, w);
 	}
 
 	// all decodes n sequences. Four have at most 45 bytes, and 224 can be read when fill()
 	// has returned and its fetches are done: three fills may be on their way.
-	HR_FN void all(u8 *out, u32 n) {
+	HR_FN void all(const Codes &codes, u8 *out, u32 n) {
 		HR_ROLLED for (; n >= 4; n -= 4) {
 			in.fill();
 			in.ready<3>();
-			two(out);
-			two(out + 16);
+			two(codes, out);
+			two(codes, out + 16);
 			out += 32;
 		}
 		in.fill();
 		in.ready<0>();
 		HR_ROLLED for (; n > 0; n--) {
-			Packed a = next();
+			Packed a = next(codes);
 			storeWord(out, a.low);
 			storeWord(out + 4, a.high);
 			out += 8;
@@ -184,17 +187,15 @@ HR_FN void inherit(u32 *repeats, bool first) {
 	HR_UNROLL for (u32 i = 0; i < 3; i++) repeats[i] = first ? (i == 0 ? 1 : 4 * i) : (INHERITED | i << INHERITED_SLOT | INHERITED_BIAS);
 }
 
-HR_FN Status decodeSequences(SequenceDesk &d, SequenceDesk::Seat &seat, const u8 *src, Block &b, const Work &work) {
+HR_FN Status decodeSequences(const Codes &codes, SequenceDesk::Seat &seat, const u8 *src, Block &b, const Work &work) {
 	SequenceDecoder decoder;
 	if (!decoder.in.open(src + b.bitsAt, b.body + b.bytes - b.bitsAt, placeOf(seat.ring))) return CORRUPT;
 	decoder.literals.open(seat.tables + tableStart(LITERAL_LENGTHS), work.blocks[b.tableBlock[LITERAL_LENGTHS]].logs[LITERAL_LENGTHS]);
 	decoder.offsets.open(seat.tables + tableStart(OFFSETS), work.blocks[b.tableBlock[OFFSETS]].logs[OFFSETS]);
 	decoder.matches.open(seat.tables + tableStart(MATCH_LENGTHS), work.blocks[b.tableBlock[MATCH_LENGTHS]].logs[MATCH_LENGTHS]);
-	decoder.literalCodes = placeOf(d.literals);
-	decoder.matchCodes = placeOf(d.matches);
 	inherit(decoder.repeats, b.flags & FIRST);
 	decoder.start();
-	decoder.all((u8 *)b.sequences, b.sequenceCount);
+	decoder.all(codes, (u8 *)b.sequences, b.sequenceCount);
 	HR_UNROLL for (u32 i = 0; i < 3; i++) b.repeats[i] = decoder.repeats[i];
 	return decoder.result();
 }
@@ -214,14 +215,14 @@ HR_FN void seatTables(SequenceDesk::Seat &seat, const Block &b, const Work &work
 	}
 }
 
-HR_FN void writeCodes(SequenceDesk &d) {
+HR_FN void writeCodes(Codes &codes) {
 	HR_ROLLED for (u32 code = lane(); code < SequenceDesk::CODES; code += LANES) {
-		d.literals[code] = literalEntry(least(code, symbolsOf(LITERAL_LENGTHS) - 1));
-		d.matches[code] = matchEntry(least(code, symbolsOf(MATCH_LENGTHS) - 1));
+		codes.literals[code] = literalEntry(least(code, symbolsOf(LITERAL_LENGTHS) - 1));
+		codes.matches[code] = matchEntry(least(code, symbolsOf(MATCH_LENGTHS) - 1));
 	}
 }
 
-HR_FN void decodeSeats(const ZstdParams &p, Work &work, SequenceDesk &d, const u32 *list, u32 n) {
+HR_FN void decodeSeats(const ZstdParams &p, Work &work, SequenceDesk &d, const Codes &codes, const u32 *list, u32 n) {
 	HR_ROLLED for (u32 k = 0; k < n; k++) {
 		const Block &b = work.blocks[list[k]];
 		seatTables(d.seats[k], b, work);
@@ -230,7 +231,7 @@ HR_FN void decodeSeats(const ZstdParams &p, Work &work, SequenceDesk &d, const u
 	HR_ROLLED for (u32 k = lane(); k < n; k += LANES) {
 		Block &b = work.blocks[list[k]];
 		if (*statusOf(p, b.chunk) != OK) continue;
-		Status status = decodeSequences(d, d.seats[k], sourceOf(p, b.chunk), b, work);
+		Status status = decodeSequences(codes, d.seats[k], sourceOf(p, b.chunk), b, work);
 		if (status != OK) fail(p, b.chunk, status);
 	}
 	syncWarp();
@@ -244,15 +245,16 @@ HR_KERNEL(hr::ZSTD_STREAM_BLOCK, 4) hr_zstd_sequences(hr::ZstdParams p) {
 	HR_DYNAMIC(zstd::SequenceDesk, desks, 1);
 	zstd::SequenceDesk &desk = desks[0];
 	zstd::Work work(p);
-	zstd::writeCodes(desk);
+	HR_SHARED zstd::Codes codes;
+	zstd::writeCodes(codes);
 	const u32 *list = work.list + work.head->literals;
 	u32 total = work.head->sequences;
 	// Few blocks are spread over all warps: alone, a lane is faster.
 	u32 seats = least<u32>(zstd::SequenceDesk::SEATS, (total - 1) / blocks() + 1);
-	HR_ROLLED for (u32 hand = 0; total > 0; ) {
-		hand = zstd::nextHand(&work.head->nextSequences);
-		if (hand >= (total + seats - 1) / seats) break;
+	HR_ROLLED for (;;) {
+		u32 hand = zstd::nextHand(&work.head->nextSequences);
+		if (hand >= (total + seats - 1) / seats) return;
 		u32 first = hand * seats;
-		zstd::decodeSeats(p, work, desk, list + first, least(seats, total - first));
+		zstd::decodeSeats(p, work, desk, codes, list + first, least(seats, total - first));
 	}
 }

@@ -29,6 +29,7 @@ var folders = map[string]row{
 	"loader":   {ours: []string{"nd", "rank", "sampler", "pipeline", "agentapi"}, why: "a rank must load data with the coordinator dead; a Fence is handed in by cabi or cmd"},
 
 	"cuda/kernels": {ours: []string{"nd"}, pure: true, why: "kernels is an image and the form of its parameters; who launches them is another's business"},
+	"cuda/decode":  {ours: []string{"nd", "cuda", "cuda/kernels"}, why: "decode is chunks of bytes on a device: it knows neither arrays nor waves"},
 
 	"agentapi":    {ours: []string{"nd"}, why: "the protocol is shared by both ends and must pull in neither"},
 	"companion":   {ours: []string{"nd", "pipeline", "companion/session", "agentapi"}, others: []string{"golang.org/x/sys"}, why: "the engine process is a session behind a socket"},

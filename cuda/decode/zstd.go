@@ -1,0 +1,163 @@
+package decode
+
+import (
+	"github.com/headrace/headrace/cuda"
+	"github.com/headrace/headrace/cuda/kernels"
+	"github.com/headrace/headrace/nd"
+)
+
+// step is a kernel of the decoder on a device, and how it is launched.
+type step struct {
+	kernel cuda.Function
+	block  int
+	shared int
+	grid   int // what the device holds at once
+}
+
+// Zstd is the decoder's kernels on a device. It is immutable and valid as long as the
+// module.
+type Zstd struct {
+	device *cuda.Device
+	begin  []step // one after the other
+	// These two are bound by latency and run beside each other.
+	literals, sequences step
+	execute             step
+}
+
+// NewZstd finds the kernels in a module made of kernels.Images.
+func NewZstd(device *cuda.Device, module *cuda.Module) (*Zstd, error) {
+	z := &Zstd{device: device, begin: make([]step, 4)}
+	for _, k := range []struct {
+		name          string
+		block, shared int
+		step          *step
+	}{
+		{kernels.ZstdScan, kernels.ZstdScanBlock, 0, &z.begin[0]},
+		{kernels.ZstdTables, kernels.ZstdTablesBlock, 0, &z.begin[1]},
+		{kernels.ZstdCount, kernels.ZstdOrderBlock, 0, &z.begin[2]},
+		{kernels.ZstdOrder, kernels.ZstdOrderBlock, 0, &z.begin[3]},
+		{kernels.ZstdLiterals, kernels.ZstdStreamBlock, 0, &z.literals},
+		{kernels.ZstdSequences, kernels.ZstdStreamBlock, kernels.ZstdSequencesShared, &z.sequences},
+		{kernels.ZstdExecute, kernels.ZstdExecuteBlock, 0, &z.execute},
+	} {
+		s, err := z.find(module, k.name, k.block, k.shared)
+		if err != nil {
+			return nil, err
+		}
+		*k.step = s
+	}
+	return z, nil
+}
+
+func (z *Zstd) find(module *cuda.Module, name string, block, shared int) (step, error) {
+	f, err := module.Function(name)
+	if err != nil {
+		return step{}, err
+	}
+	if shared > 0 {
+		if err := f.AllowShared(shared); err != nil {
+			return step{}, err
+		}
+	}
+	each, err := f.BlocksPerSM(block, shared)
+	if err != nil {
+		return step{}, err
+	}
+	if each < 1 {
+		return step{}, nd.Errorf(nd.ErrDevice, "kernel %s does not fit a multiprocessor of %s", name, z.device.Info().Name)
+	}
+	return step{f, block, shared, each * z.device.Info().SMs}, nil
+}
+
+// Call is what one call in flight needs beside its memory. It belongs to one
+// goroutine. A call may begin when the one before it on the same Call is done on the
+// device: on one stream it is.
+type Call struct {
+	zstd    *Zstd
+	limits  Limits
+	scratch cuda.Ptr
+	side    *cuda.Stream
+	forked  *cuda.Event
+	joined  *cuda.Event
+	params  []byte
+}
+
+// NewCall makes a Call that works in the scratch memory at an address, a multiple of
+// 16, of limits.Scratch bytes. The memory stays the caller's.
+func (z *Zstd) NewCall(limits Limits, scratch cuda.Ptr) (*Call, error) {
+	if err := limits.check(); err != nil {
+		return nil, err
+	}
+	if scratch%16 != 0 {
+		return nil, nd.Errorf(nd.ErrBug, "scratch memory at %#x, not at a multiple of 16", scratch)
+	}
+	c := &Call{zstd: z, limits: limits, scratch: scratch}
+	err := c.open()
+	if err != nil {
+		_ = c.Close() // the first error counts
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Call) open() (err error) {
+	if c.side, err = c.zstd.device.NewStream(0); err != nil {
+		return err
+	}
+	if c.forked, err = c.zstd.device.NewEvent(false); err != nil {
+		return err
+	}
+	c.joined, err = c.zstd.device.NewEvent(false)
+	return err
+}
+
+// Append adds the decoding of n chunks to the commands of a stream. table is the address of
+// their kernels.ZstdChunk, status that of the words that these name; both stay as they
+// are until the stream has passed. Chunks beyond the limits are a bug of the caller.
+func (c *Call) Append(commands *cuda.Commands, stream *cuda.Stream, table, status cuda.Ptr, n int) error {
+	if n < 0 || n > c.limits.Chunks {
+		return nd.Errorf(nd.ErrBug, "a call of %d chunks, at most %d", n, c.limits.Chunks)
+	}
+	if n == 0 {
+		return nil
+	}
+	c.params = kernels.ZstdParams{
+		Chunks: uint64(table), Status: uint64(status), Work: uint64(c.scratch),
+		Arena: uint64(c.limits.Arena), N: uint32(n), Blocks: uint32(c.limits.blocks()),
+	}.Append(c.params[:0])
+	commands.Set(stream, c.scratch, 0, kernels.ZstdHeadBytes)
+	for _, s := range c.zstd.begin {
+		c.launch(commands, stream, s)
+	}
+	commands.Record(stream, c.forked)
+	commands.Await(c.side, c.forked)
+	c.launch(commands, c.side, c.zstd.literals)
+	commands.Record(c.side, c.joined)
+	c.launch(commands, stream, c.zstd.sequences)
+	commands.Await(stream, c.joined)
+	c.launch(commands, stream, c.zstd.execute)
+	return nil
+}
+
+func (c *Call) launch(commands *cuda.Commands, stream *cuda.Stream, s step) {
+	commands.Launch(stream, s.kernel, s.grid, s.block, s.shared, c.params)
+}
+
+// Close gives back the stream and the events; work that was appended still runs.
+func (c *Call) Close() error {
+	var first error
+	keep := func(err error) {
+		if first == nil {
+			first = err
+		}
+	}
+	if c.side != nil {
+		keep(c.side.Close())
+	}
+	for _, e := range []*cuda.Event{c.forked, c.joined} {
+		if e != nil {
+			keep(e.Close())
+		}
+	}
+	return first
+}
