@@ -407,3 +407,21 @@ func TestZstdDamage(t *testing.T) {
 	}
 	onMachines(t, func(t *testing.T, m *machine) { zstdAll(t, m, o, sources, false) })
 }
+
+// FuzzZstd holds what the kernels make of any bytes against what codec does.
+func FuzzZstd(f *testing.F) {
+	o := newZstdOracle(f)
+	for _, n := range []int{1, 20, 300, 1500} {
+		for _, data := range zstdKinds(n) {
+			f.Add(encodedBy(f, data, 3, n == 20), uint16(n))
+			f.Add(encodedBy(f, data, 19, false), uint16(n))
+			f.Add(flushed(f, data, 1), uint16(n))
+		}
+	}
+	m := start(f, "-DHR_THREAD")
+	f.Fuzz(func(t *testing.T, src []byte, size uint16) {
+		sources := []zstdSource{{name: "fuzz", src: src, size: int(size)}}
+		blocks, arena := zstdRoom(sources)
+		zstdCheck(t, sources[0], m.decodeZstd(t, sources, blocks, arena)[0], o.decode(t, sources[0]), false)
+	})
+}
