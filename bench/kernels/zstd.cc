@@ -3,6 +3,7 @@
 //     nvcc -O2 -std=c++17 -I cuda/kernels -o zstdbench bench/kernels/zstd.cc -lcuda -ldl
 //     zstdbench IMAGE check CASES [ROUNDS]       every byte of zstd.py's cases; then damaged ones among them
 //     zstdbench IMAGE time SET [libnvcomp.so.5]  calls of 64 to 8192 chunks, three waves in flight
+//     zstdbench IMAGE brief SET                  calls of 512 and 4096 chunks
 //     zstdbench IMAGE once SET N                 one call of N chunks, for a profiler
 //
 // All bytes that are decoded are compared, in every mode.
@@ -366,6 +367,10 @@ int main(int argc, char **argv) {
 		return 0;
 	}
 	Memory dst(3ul * 4096 * CHUNK_BYTES);
+	if (mode == "brief") {
+		for (size_t n : {512, 4096}) timeCall(image, kernels, f, d, dst.at, n, argv[3]);
+		return 0;
+	}
 	for (const Kernel &k : kernels.all) fprintf(stderr, "%s: %d blocks of %d\n", k.name, k.resident, k.block);
 	std::unique_ptr<Nvcomp> nvcomp(argc > 4 ? new Nvcomp(argv[4]) : nullptr);
 	for (size_t n : {64, 512, 4096, 8192}) {

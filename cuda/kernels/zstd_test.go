@@ -6,9 +6,11 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -208,32 +210,33 @@ func flushed(t testing.TB, data []byte, level int) []byte {
 	return out.Bytes()
 }
 
-// zstdCorpus is what encoders write.
+// zstdCorpus is what encoders write: of each size and kind a few levels, in turn.
 func zstdCorpus(t testing.TB) (sources []zstdSource) {
 	t.Helper()
 	levels := []int{-7, 1, 2, 3, 5, 7, 9, 13, 16, 19, 22}
-	add := func(name string, src []byte, size int) {
-		sources = append(sources, zstdSource{name: name, src: src, size: size})
-	}
 	sizes := []int{0, 1, 2, 3, 5, 8, 20, 63, 65, 255, 256, 257, 700, 1023, 1025, 4096, 20_000, 65_536, 131_071, 131_073, 262_144}
-	if testing.Short() {
-		sizes = sizes[:len(sizes)-4]
-	}
 	turn := 0
+	add := func(name string, n int, src []byte) {
+		sources = append(sources, zstdSource{name: fmt.Sprintf("%s, %d bytes", name, n), src: src, size: n})
+	}
 	for _, n := range sizes {
-		for kind, data := range zstdKinds(n) {
-			for i := range len(levels) {
-				if n > 1025 && i%4 != turn%4 {
-					continue // a few of the levels each
+		kinds := zstdKinds(n)
+		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+			turn++
+			if n > 20_000 && turn%4 != 0 {
+				continue
+			}
+			for k := range 3 {
+				level := levels[(turn+4*k)%len(levels)]
+				if n > 20_000 && k > 0 {
+					break
 				}
-				level := levels[i]
-				add(fmt.Sprintf("level %d, %d %s", level, n, kind), encodedBy(t, data, level, turn%3 == 0), n)
+				add(fmt.Sprintf("%s at level %d", kind, level), n, encodedBy(t, kinds[kind], level, turn%3 == 0))
 			}
 			if n > 0 && n <= 131_073 {
 				level := 1 + turn%4
-				add(fmt.Sprintf("flushed, level %d, %d %s", level, n, kind), flushed(t, data, level), n)
+				add(fmt.Sprintf("%s, flushed, at klauspost's level %d", kind, level), n, flushed(t, kinds[kind], level))
 			}
-			turn++
 		}
 	}
 	return sources
@@ -401,7 +404,7 @@ func TestZstdDamage(t *testing.T) {
 				zstdSource{name: kind, src: flushed(t, data, 1+r.IntN(4)), size: n})
 		}
 	}
-	for i := range 6000 {
+	for i := range 3000 {
 		f := frames[r.IntN(len(frames))]
 		sources = append(sources, zstdSource{name: fmt.Sprintf("%s of %d, damage %d", f.name, f.size, i), src: zstdDamage(r, f.src), size: f.size})
 	}
