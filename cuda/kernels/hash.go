@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "0b77f8e31228b8444a1c27939cb13c7cac32f859be59821cdf5aed56f90d121c"
+const Hash = "1ff3e5d02a4adc612fd6bf70d5d43e14055eee2cd4ce482bcbbf0a249714adcd"

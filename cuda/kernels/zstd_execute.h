@@ -25,15 +25,35 @@ HR_FN Packed loadPacked(const u8 *p) {
 	return q;
 }
 
-// Bytes up to 8 that a lane has loaded, and stores in shared memory.
-HR_FN void putHead(u8 *to, const Run<2> &head, u32 n) {
-	HR_ROLLED for (u32 i = 0; i < least(n, 8u); i += 4) {
-		u32 w = i == 0 ? head.word(0) : head.word(1);
-		HR_UNROLL for (u32 k = 0; k < 4; k++) {
-			if (i + k < n) to[i + k] = (u8)(w >> 8 * k);
+// Ahead is up to 8 bytes of memory that a lane loads long before it stores them in shared
+// memory. Where they came from is not kept with them, since registers are few.
+struct Ahead {
+#if defined(HR_GPU)
+	u32 raw[3];
+
+	HR_FN void load(const u8 *p, u32 n) {
+		u32 at = (u32)(u64)p & 3;
+		HR_UNROLL for (u32 i = 0; i < 3; i++) {
+			if (4 * i < n + at) raw[i] = loadWord(p - at + 4 * i);
 		}
 	}
-}
+	HR_FN u32 word(u32 i, const u8 *p) const { return funnel(raw[i], raw[i + 1], 8 * ((u32)(u64)p & 3)); }
+#else
+	u32 raw[2];
+
+	HR_FN void load(const u8 *p, u32 n) { memcpy(raw, p, n); }
+	HR_FN u32 word(u32 i, const u8 *) const { return raw[i]; }
+#endif
+
+	HR_FN void store(u8 *to, u32 n, const u8 *p) const {
+		HR_ROLLED for (u32 i = 0; i < least(n, 8u); i += 4) {
+			u32 w = i == 0 ? word(0, p) : word(1, p);
+			HR_UNROLL for (u32 k = 0; k < 4; k++) {
+				if (i + k < n) to[i + k] = (u8)(w >> 8 * k);
+			}
+		}
+	}
+};
 
 // putRest goes on behind the head with bytes of memory.
 HR_FN void putRest(u8 *to, const u8 *from, u32 n) {
@@ -54,19 +74,20 @@ struct Command {
 	u32 from, literals; // of the block's literals
 	u32 to, distance, length;
 	bool far;         // the match is not in Output
-	Run<2> first;     // of the literals
-	Run<2> head;      // of a far match
+	Ahead first;      // of the literals
+	Ahead head;       // of a far match
 
 	HR_FN u32 match() const { return to + literals; }
 
 	HR_FN void copyLiterals(const Output &out, const u8 *text) const {
-		putHead(out.here(to), first, literals);
+		first.store(out.here(to), literals, text + from);
 		putRest(out.here(to), text + from, literals);
 	}
 
 	HR_FN void copyFar(const Output &out) const {
-		putHead(out.here(match()), head, length);
-		putRest(out.here(match()), out.base + match() - distance, length);
+		const u8 *source = out.base + match() - distance;
+		head.store(out.here(match()), length, source);
+		putRest(out.here(match()), source, length);
 	}
 
 	// copyNear copies four bytes at a time: what repeats after fewer bytes repeats after
@@ -228,7 +249,7 @@ struct Executor {
 
 	// command is the next sequence of a lane. begin is where the block does.
 	HR_FN Command command(const Reader &in, u32 begin) const {
-		Command c;
+		Command c = {};
 		u32 literals = in.mine.literals(), bytes = in.mine.bytes();
 		u32 literalsBefore = shuffle(literals, (lane() - 1) & (LANES - 1)), bytesBefore = shuffle(bytes, (lane() - 1) & (LANES - 1));
 		if (lane() == 0) {
@@ -251,20 +272,19 @@ struct Executor {
 	// plan finds up to 32 sequences that are to be executed behind the bytes that are planned.
 	// Those that are not for it are left to one(): long ones and wrong ones.
 	HR_FN Batch plan(Reader &in, u32 begin, const u8 *text) const {
-		Batch b;
+		Batch b = {};
 		Command &c = b.mine;
 		c = command(in, begin);
 		u32 to = begin + in.bytes, end = c.match() + c.length;
 		bool good = lane() < in.left && end - to <= Output::PIECE && c.distance - 1 < c.match() - frame.start;
 		u32 bad = ballot(!good);
 		b.count = bad ? lowest(bad) : (u32)LANES;
-		b.total = 0;
 		if (b.count == 0) return b;
 		b.total = shuffle(end, b.count - 1) - to;
 		// What is kept when the batch before is written, and room made for this one.
 		c.far = b.has() && c.match() - c.distance < out.keptAt(to);
-		if (c.far) c.head.loadPart(out.base + c.match() - c.distance, 0, (i32)least(c.length, 8u));
-		if (b.has() && c.literals > 0) c.first.loadPart(text + c.from, 0, (i32)least(c.literals, 8u));
+		if (c.far) c.head.load(out.base + c.match() - c.distance, least(c.length, 8u));
+		if (b.has() && c.literals > 0) c.first.load(text + c.from, least(c.literals, 8u));
 		in.skip(b.count);
 		return b;
 	}
@@ -287,8 +307,7 @@ struct Executor {
 		in.literals = in.bytes = 0;
 		in.load();
 		u32 begin = out.at;
-		Batch batch;
-		batch.count = batch.total = 0;
+		Batch batch = {};
 		HR_ROLLED while (in.left > 0 || batch.count > 0) {
 			Batch next = plan(in, begin, text);
 			batch.copy(out, text);
