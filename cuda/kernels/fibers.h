@@ -135,6 +135,13 @@ u32 match(u32 v) {
 	return bits;
 }
 
+u32 orAll(u32 v) {
+	const u32 *posted = post(v);
+	u32 bits = 0;
+	for (u32 i = 0; i < LANES; i++) bits |= posted[i];
+	return bits;
+}
+
 static void fiberBody() {
 	crew.call(crew.argument);
 	Fiber &f = crew.fibers[self.thread];

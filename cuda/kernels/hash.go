@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "1ff3e5d02a4adc612fd6bf70d5d43e14055eee2cd4ce482bcbbf0a249714adcd"
+const Hash = "e678479833b5053f3a273c719ba8bd6edf8c39adbf1628624d39912d7f81475e"

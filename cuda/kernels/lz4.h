@@ -19,7 +19,7 @@
 
 namespace hr {
 
-typedef RecentBytes<8192, 512> Recent;
+typedef RecentBytes<8192, 1024, 512> Recent;
 
 // lengthen adds the bytes that continue a length. It is false if the block ends
 // among them or the length exceeds limit, which is below 2^32 - 1020.

@@ -20,10 +20,10 @@ HR_FN u32 quotient(u32 a, u32 b) { return (u32)(((float)a + 0.5f) * reciprocal((
 
 // RecentBytes is the last bytes of the output, in shared memory. Positions count from the multiple of
 // 16 at or before dst.
-template <u32 SIZE_, u32 FLUSH_> struct RecentBytes {
+template <u32 SIZE_, u32 PIECE_, u32 FLUSH_> struct RecentBytes {
 	enum : u32 {
 		SIZE = SIZE_,
-		PIECE = 1024, // most bytes written between two calls of wrote
+		PIECE = PIECE_, // most bytes written between two calls of wrote
 		FLUSH = FLUSH_,
 		KEPT = (SIZE - PIECE) / 32 * 16 - 32, // left when there is no more room for PIECE bytes
 	};

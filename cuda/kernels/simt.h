@@ -132,6 +132,18 @@ HR_FN u32 funnelLeft(u32 lo, u32 hi, u32 n) {
 	asm("shf.l.wrap.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(lo), "r"(hi), "r"(n));
 	return out;
 }
+// sumBytes is the sum of the products of the bytes of a and b.
+HR_FN u32 sumBytes(u32 a, u32 b) {
+	u32 out;
+	asm("dp4a.u32.u32 %0, %1, %2, 0;" : "=r"(out) : "r"(a), "r"(b));
+	return out;
+}
+// orAll is the or of all lanes' v.
+HR_FN u32 orAll(u32 v) {
+	u32 out;
+	asm volatile("redux.sync.or.b32 %0, %1, 0xffffffff;" : "=r"(out) : "r"(v));
+	return out;
+}
 HR_FN u32 mulHigh(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
 HR_FN float reciprocal(float v) {
 	float out;
@@ -192,6 +204,7 @@ void syncWarp();
 u32 shuffle(u32 v, u32 from);
 u32 ballot(bool v);
 u32 match(u32 v);
+u32 orAll(u32 v);
 #else
 enum { LANES = 1 };
 HR_FN void syncBlock() {}
@@ -199,6 +212,7 @@ HR_FN void syncWarp() {}
 HR_FN u32 shuffle(u32 v, u32) { return v; }
 HR_FN u32 ballot(bool v) { return v; }
 HR_FN u32 match(u32) { return 1; }
+HR_FN u32 orAll(u32 v) { return v; }
 #endif
 HR_FN u32 lowest(u32 bits) { return (u32)__builtin_ctz(bits); }
 HR_FN u32 count(u32 bits) { return (u32)__builtin_popcount(bits); }
@@ -220,6 +234,11 @@ HR_FN u32 permute(u32 a, u32 b, u32 selector) {
 }
 HR_FN u32 funnel(u32 lo, u32 hi, u32 n) { return (u32)(((u64)hi << 32 | lo) >> (n & 31)); }
 HR_FN u32 funnelLeft(u32 lo, u32 hi, u32 n) { return (u32)(((u64)hi << 32 | lo) << (n & 31) >> 32); }
+HR_FN u32 sumBytes(u32 a, u32 b) {
+	u32 sum = 0;
+	for (int i = 0; i < 32; i += 8) sum += (a >> i & 255) * (b >> i & 255);
+	return sum;
+}
 HR_FN u32 mulHigh(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
 HR_FN float reciprocal(float v) { return 1 / v; }
 

@@ -16,19 +16,19 @@ template <int PENDING> HR_FN void awaitFetch() { asm volatile("cp.async.wait_gro
 #endif
 
 // Bits is a bitstream that a lane reads. A ring in shared memory holds VECTORS pieces of 16
-// bytes of it, fetched long before they are needed; a window of 64 bits is read there at
+// bytes of it, fetched long before they are needed; a window of WORDS words is read there at
 // any position, so that nothing needs to be refilled.
 //
-// Positions are in bits from the multiple of 16 bytes at or before the stream, less 64: a
-// window is what lies below a position, and begins so many bits up. All reads stay within
+// Positions are in bits from the multiple of 16 bytes at or before the stream, less the bits
+// of a window: that is what lies below a position, and begins so many bits up. All reads stay within
 // the vectors that hold the stream: what lies before its begin are other bytes, and
 // whoever reads them finds by exact() that the stream is corrupt.
-template <u32 VECTORS> struct Bits {
-	enum { RING_BYTES = 16 * VECTORS + 16 }; // the first vector stands behind the last one again
+template <u32 VECTORS, u32 WORDS> struct Bits {
+	enum { RING_BYTES = 16 * VECTORS + 16, WINDOW = 32 * WORDS }; // the first vector stands behind the last one again
 
 	const u8 *base;
 	i32 at, begin;
-	u32 high, low; // the window, from its top
+	u32 window[WORDS]; // from its top
 #if defined(HR_GPU)
 	Place ring;
 	i32 next; // the vector to be fetched
@@ -44,11 +44,11 @@ template <u32 VECTORS> struct Bits {
 		if (last == 0) return false;
 		u32 lead = (u32)(u64)stream & 15;
 		base = stream - lead;
-		begin = (i32)(8 * lead) - 64;
+		begin = (i32)(8 * lead) - WINDOW;
 		at = begin + (i32)(8 * (bytes - 1) + highest(last));
 #if defined(HR_GPU)
 		ring = ringAt;
-		next = (at + 63) >> 7;
+		next = (at + WINDOW - 1) >> 7;
 		fill();
 		awaitFetch<0>();
 #else
@@ -67,7 +67,7 @@ template <u32 VECTORS> struct Bits {
 	// after as many more fills as that says.
 	HR_FN void fill() {
 #if defined(HR_GPU)
-		i32 stop = ((at + 63) >> 7) - (i32)VECTORS;
+		i32 stop = ((at + WINDOW - 1) >> 7) - (i32)VECTORS;
 		HR_ROLLED while (next > stop) {
 			u32 slot = (u32)next & (VECTORS - 1);
 			const u8 *from = base + 16 * most(next, 0);
@@ -87,15 +87,14 @@ template <u32 VECTORS> struct Bits {
 
 	// peek loads the window.
 	HR_FN void peek() {
+		u32 raw[WORDS + 1]; // the lowest first
 #if defined(HR_GPU)
 		Place p = ring + ((u32)(at >> 3) & (16 * VECTORS - 4));
-		u32 a = wordAt(p), b = wordAt(p + 4), c = wordAt(p + 8);
+		HR_UNROLL for (u32 i = 0; i <= WORDS; i++) raw[i] = wordAt(p + 4 * i);
 #else
-		i32 word = at >> 5;
-		u32 a = get(4 * word), b = get(4 * word + 4), c = get(4 * word + 8);
+		for (u32 i = 0; i <= WORDS; i++) raw[i] = get(4 * ((at >> 5) + (i32)i));
 #endif
-		low = funnel(a, b, (u32)at & 31);
-		high = funnel(b, c, (u32)at & 31);
+		HR_UNROLL for (u32 i = 0; i < WORDS; i++) window[i] = funnel(raw[WORDS - 1 - i], raw[WORDS - i], (u32)at & 31);
 	}
 
 #if !defined(HR_GPU)

@@ -1,10 +1,13 @@
 // Execution of sequences (3.1.1.4): a warp a chunk, block after block.
 //
-// 32 sequences are executed at once, one a lane. Where each writes is known, since the
-// sums are in the sequences; literals and matches are copied by their lanes, long ones
-// by all. A match whose source other matches of the batch write waits for them. As in
-// lz4.h, output goes through a buffer in shared memory, near matches read that, and
-// what far ones read is on its way while the batch before is being written.
+// A lane knows where its sequence writes, since the sums are in the sequences. With those of
+// 32 sequences in shared memory, output is made 32 bytes at a time, a lane a byte:
+// which sequence a byte belongs to is how many of them begin up to it. So lanes are
+// busy however short or uneven sequences are, and a match may read whatever lies before it: the
+// bytes before the 32 are written, and among these a byte follows its source.
+//
+// Output goes through a buffer in shared memory. Near matches read that; far ones, and
+// literals, are loaded for some 32s at once before the first of them is written.
 #pragma once
 #include "recent.h"
 #include "zstd_checksum.h"
@@ -13,7 +16,7 @@
 namespace hr {
 namespace zstd {
 
-typedef RecentBytes<6144, 256> Output;
+typedef RecentBytes<6144, 256, 512> Output;
 
 HR_FN Packed loadPacked(const u8 *p) {
 	Packed q;
@@ -25,158 +28,66 @@ HR_FN Packed loadPacked(const u8 *p) {
 	return q;
 }
 
-// Ahead is up to 8 bytes of memory that a lane loads long before it stores them in shared
-// memory. Where they came from is not kept with them, since registers are few.
-struct Ahead {
-#if defined(HR_GPU)
-	u32 raw[3];
-
-	HR_FN void load(const u8 *p, u32 n) {
-		u32 at = (u32)(u64)p & 3;
-		HR_UNROLL for (u32 i = 0; i < 3; i++) {
-			if (4 * i < n + at) raw[i] = loadWord(p - at + 4 * i);
-		}
-	}
-	HR_FN u32 word(u32 i, const u8 *p) const { return funnel(raw[i], raw[i + 1], 8 * ((u32)(u64)p & 3)); }
-#else
-	u32 raw[2];
-
-	HR_FN void load(const u8 *p, u32 n) { memcpy(raw, p, n); }
-	HR_FN u32 word(u32 i, const u8 *) const { return raw[i]; }
-#endif
-
-	HR_FN void store(u8 *to, u32 n, const u8 *p) const {
-		HR_ROLLED for (u32 i = 0; i < least(n, 8u); i += 4) {
-			u32 w = i == 0 ? word(0, p) : word(1, p);
-			HR_UNROLL for (u32 k = 0; k < 4; k++) {
-				if (i + k < n) to[i + k] = (u8)(w >> 8 * k);
-			}
-		}
-	}
-};
-
-// putRest goes on behind the head with bytes of memory.
-HR_FN void putRest(u8 *to, const u8 *from, u32 n) {
-	HR_ROLLED for (u32 i = 8; i < n; i += 4) {
-		Run<1> run;
-		run.loadPart(from + i, 0, (i32)least(n - i, 4u));
-		u32 w = run.word(0);
-		HR_UNROLL for (u32 k = 0; k < 4; k++) {
-			if (i + k < n) to[i + k] = (u8)(w >> 8 * k);
-		}
-	}
-}
-
-// Command is a sequence as a lane executes it. Positions are those of Output.
+// Command is a sequence as a lane knows it. Positions are those of Output.
 struct Command {
-	enum { SHORT = 16 }; // what a lane copies alone
-
 	u32 from, literals; // of the block's literals
 	u32 to, distance, length;
-	bool far;         // the match is not in Output
-	Ahead first;      // of the literals
-	Ahead head;       // of a far match
 
 	HR_FN u32 match() const { return to + literals; }
-
-	HR_FN void copyLiterals(const Output &out, const u8 *text) const {
-		first.store(out.here(to), literals, text + from);
-		putRest(out.here(to), text + from, literals);
-	}
-
-	HR_FN void copyFar(const Output &out) const {
-		const u8 *source = out.base + match() - distance;
-		head.store(out.here(match()), length, source);
-		putRest(out.here(match()), source, length);
-	}
-
-	// copyNear copies four bytes at a time: what repeats after fewer bytes repeats after
-	// a multiple of them.
-	HR_FN void copyNear(const Output &out) const {
-		u8 *m = out.here(match());
-		const u8 *s = m - distance;
-		u8 v[4] = {s[0], s[distance > 1], s[distance > 2 ? 2 : 0], s[distance > 3 ? 3 : distance == 2]};
-		HR_UNROLL for (u32 k = 0; k < 3; k++) m[k] = v[k];
-		if (length > 3) m[3] = v[3];
-		s = m - (distance == 3 ? 6 : most(distance, 4u));
-		HR_ROLLED for (u32 i = 4; i < length; i += 4) {
-			HR_UNROLL for (u32 k = 0; k < 4; k++) {
-				if (i + k < length) v[k] = s[i + k];
-			}
-			HR_UNROLL for (u32 k = 0; k < 4; k++) {
-				if (i + k < length) m[i + k] = v[k];
-			}
-		}
-	}
+	HR_FN u32 end() const { return to + literals + length; }
 };
 
-// Batch is what the lanes of a warp execute at once, a sequence each.
-struct Batch {
-	Command mine;
-	u32 count; // of the sequences; the lanes above it have none
-	u32 total; // bytes of output
+// Plan is the shared memory of a warp: what a byte must know of its sequence, and the output.
+struct Plan {
+	enum { MATCH, DISTANCE, LITERALS }; // literals: what is to be added to a position to find its literal
 
-	HR_FN bool has() const { return lane() < count; }
+	Vector of[LANES];
+	u8 output[Output::SIZE];
+};
 
-	HR_FN void copyLiterals(const Output &out, const u8 *text) const {
-		bool longer = has() && mine.literals > Command::SHORT;
-		if (has() && !longer) mine.copyLiterals(out, text);
-		HR_ROLLED for (u32 rest = ballot(longer); rest; rest &= rest - 1) {
-			u32 k = lowest(rest);
-			out.place(shuffle(mine.to, k), text + shuffle(mine.from, k), shuffle(mine.literals, k));
+// Tile is up to TILE bytes of output that are made at once.
+struct Tile {
+	enum : u32 { GROUPS = 8, BYTES = GROUPS * LANES };
+	static_assert((u32)BYTES <= (u32)Output::PIECE, "a piece of output");
+
+	u32 from, stop;      // positions
+	u32 value[GROUPS];   // that has been loaded
+	u32 source[GROUPS];  // position; the byte's own if the value has been loaded
+
+	// load finds the sources of all bytes, and loads those that are not in Output. start is where
+	// the lane's sequence begins, and before how many sequences begin before the tile.
+	HR_FN void load(const Output &out, const Plan &plan, u32 start, u32 &before, const u8 *text) {
+		u32 upTo = (2u << lane()) - 1;
+		HR_UNROLL for (u32 g = 0; g < GROUPS; g++) {
+			u32 base = from + LANES * g, at = base + lane();
+			if (base >= stop) break;
+			u32 begins = orAll(start - base < LANES ? 1u << (start - base) : 0);
+			Vector sequence = plan.of[before + count(begins & upTo) - 1];
+			before += count(begins);
+			u32 s = at - sequence.w[Plan::DISTANCE];
+			bool literal = at < sequence.w[Plan::MATCH], loads = at < stop && (literal || s < out.oldest);
+			const u8 *p = literal ? text + (at + sequence.w[Plan::LITERALS]) : out.base + s;
+			value[g] = 0;
+			if (loads) value[g] = loadByte(p);
+			source[g] = loads || at >= stop ? at : s;
 		}
 	}
 
-	// copyLong copies the long matches of some lanes, all lanes one after the other.
-	HR_FN void copyLong(const Output &out, bool now) const {
-		HR_ROLLED for (u32 rest = ballot(now && mine.length > Command::SHORT); rest; rest &= rest - 1) {
-			u32 k = lowest(rest);
-			out.copy(shuffle(mine.match(), k), shuffle(mine.distance, k), shuffle(mine.length, k), shuffle(mine.far, k));
-		}
-	}
-
-	// lanesUpTo is the number of lanes whose v is not above limit, for v that grow from lane
-	// to lane, in the last lane beyond the limit.
-	static HR_FN u32 lanesUpTo(u32 v, u32 limit) {
-		u32 n = 0;
-		HR_UNROLL for (u32 step = LANES / 2; step > 0; step /= 2) {
-			if (shuffle(v, n + step - 1) <= limit) n += step;
-		}
-		return n;
-	}
-
-	// copyMatches copies first those that need no other match of the batch. What is left
-	// goes in rounds: each lane knows the lanes that it must wait for.
-	HR_FN void copyMatches(const Output &out) const {
-		u32 m = mine.match(), s = m - mine.distance, end = least(s + mine.length, m); // of the source
-		bool alone = mine.length <= Command::SHORT;
-		u32 edge = shuffle(m, 0); // where the first match begins
-		bool near = has() && !mine.far && end <= edge, far = has() && mine.far;
-		if (far && alone) mine.copyFar(out);
-		if (near && alone) mine.copyNear(out);
-		copyLong(out, near || far);
-		u32 pending = ballot(has() && !near && !far);
-		syncWarp();
-		if (pending == 0) return;
-		u32 begin = lanesUpTo(m + mine.length, s), last = lanesUpTo(m + 1, end);
-		u32 needs = ((1u << last) - 1) & ~((1u << begin) - 1) & below();
-		HR_ROLLED while (pending) {
-			bool now = (pending >> lane() & 1) && (pending & needs) == 0;
-			if (now && alone) mine.copyNear(out);
-			copyLong(out, now);
-			pending &= ~ballot(now);
+	HR_FN void write(const Output &out) const {
+		HR_UNROLL for (u32 g = 0; g < GROUPS; g++) {
+			u32 base = from + LANES * g, at = base + lane(), s = source[g], v = value[g];
+			if (base >= stop) break;
+			if (s < base) v = *out.here(s);
+			if (ballot(s >= base && s != at)) v = follow(v, s >= base ? s - base : lane());
+			if (at < stop) *out.here(at) = (u8)v;
 			syncWarp();
 		}
 	}
 
-	// copy writes the output of the batch.
-	HR_FN void copy(Output &out, const u8 *text) {
-		if (count == 0) return;
-		copyLiterals(out, text);
-		syncWarp();
-		copyMatches(out);
-		out.wrote(total);
-		count = total = 0;
+	// follow gives a lane the value of the lane that its source is, or that one's source.
+	static HR_FN u32 follow(u32 v, u32 source) {
+		HR_UNROLL for (u32 i = 1; i < LANES; i *= 2) source = shuffle(source, source);
+		return shuffle(v, source);
 	}
 };
 
@@ -240,7 +151,10 @@ struct Reader {
 
 // Executor executes the blocks of a chunk. All lanes of a warp know the same of it.
 struct Executor {
+	enum { MANY_LITERALS = 1024 }; // of a sequence: more are copied in vectors
+
 	Output out;
+	Plan *plan;
 	u32 stop; // position behind the output
 	FrameState frame;
 	const u8 *src;
@@ -249,54 +163,53 @@ struct Executor {
 
 	// command is the next sequence of a lane. begin is where the block does.
 	HR_FN Command command(const Reader &in, u32 begin) const {
-		Command c = {};
 		u32 literals = in.mine.literals(), bytes = in.mine.bytes();
 		u32 literalsBefore = shuffle(literals, (lane() - 1) & (LANES - 1)), bytesBefore = shuffle(bytes, (lane() - 1) & (LANES - 1));
 		if (lane() == 0) {
 			literalsBefore = in.literals;
 			bytesBefore = in.bytes;
 		}
+		Command c;
 		c.from = literalsBefore;
 		c.literals = literals - literalsBefore;
 		c.to = begin + bytesBefore;
 		c.length = bytes - bytesBefore - c.literals;
 		c.distance = frame.resolve(in.mine.offset());
-		c.far = false;
-		if (lane() >= in.left) { // none: it lies behind all
-			c.to = 1u << 31;
-			c.literals = c.length = 0;
-		}
 		return c;
 	}
 
-	// plan finds up to 32 sequences that are to be executed behind the bytes that are planned.
-	// Those that are not for it are left to one(): long ones and wrong ones.
-	HR_FN Batch plan(Reader &in, u32 begin, const u8 *text) const {
-		Batch b = {};
-		Command &c = b.mine;
-		c = command(in, begin);
-		u32 to = begin + in.bytes, end = c.match() + c.length;
-		bool good = lane() < in.left && end - to <= Output::PIECE && c.distance - 1 < c.match() - frame.start;
-		u32 bad = ballot(!good);
-		b.count = bad ? lowest(bad) : (u32)LANES;
-		if (b.count == 0) return b;
-		b.total = shuffle(end, b.count - 1) - to;
-		// What is kept when the batch before is written, and room made for this one.
-		c.far = b.has() && c.match() - c.distance < out.keptAt(to);
-		if (c.far) c.head.load(out.base + c.match() - c.distance, least(c.length, 8u));
-		if (b.has() && c.literals > 0) c.first.load(text + c.from, least(c.literals, 8u));
-		in.skip(b.count);
-		return b;
+	// passLiterals writes the literals of the first sequence, if there are many.
+	HR_FN void passLiterals(Command &c, const u8 *text) {
+		u32 n = shuffle(c.literals, 0);
+		if (n <= MANY_LITERALS) return;
+		out.literals(text + shuffle(c.from, 0), n);
+		if (lane() > 0) return;
+		c.to += n;
+		c.from += n;
+		c.literals = 0;
 	}
 
-	// one executes any sequence; false if its match begins before the frame.
-	HR_FN bool one(Reader &in, u32 begin, const u8 *text) {
+	// batch executes up to 32 sequences; false if a match begins before the frame.
+	HR_FN bool batch(Reader &in, u32 begin, const u8 *text) {
 		Command c = command(in, begin);
-		u32 literals = shuffle(c.literals, 0), from = shuffle(c.from, 0), length = shuffle(c.length, 0), distance = shuffle(c.distance, 0);
-		out.literals(text + from, literals);
-		if (distance - 1 >= out.at - frame.start) return false;
-		out.match(distance, length);
-		in.skip(1);
+		bool good = lane() < in.left && c.distance - 1 < c.match() - frame.start;
+		u32 wrong = ballot(!good || (lane() > 0 && c.literals > MANY_LITERALS));
+		u32 n = wrong ? lowest(wrong) : (u32)LANES;
+		if (n == 0) return false;
+		passLiterals(c, text);
+		Vector v = {{c.match(), c.distance, c.from - c.to, 0}};
+		plan->of[lane()] = v;
+		syncWarp();
+		u32 start = lane() < n ? c.to : NONE, stop = shuffle(c.end(), n - 1), before = 0;
+		in.skip(n);
+		HR_ROLLED while (out.at < stop) {
+			Tile tile;
+			tile.from = out.at;
+			tile.stop = least(stop, out.at + Tile::BYTES);
+			tile.load(out, *plan, start, before, text);
+			tile.write(out);
+			out.wrote(tile.stop - tile.from);
+		}
 		return true;
 	}
 
@@ -307,12 +220,8 @@ struct Executor {
 		in.literals = in.bytes = 0;
 		in.load();
 		u32 begin = out.at;
-		Batch batch = {};
-		HR_ROLLED while (in.left > 0 || batch.count > 0) {
-			Batch next = plan(in, begin, text);
-			batch.copy(out, text);
-			batch = next;
-			if (batch.count == 0 && in.left > 0 && !one(in, begin, text)) return false;
+		HR_ROLLED while (in.left > 0) {
+			if (!batch(in, begin, text)) return false;
 		}
 		return true;
 	}
@@ -386,14 +295,14 @@ struct Executor {
 };
 
 // executeChunk is the part of a warp.
-HR_FN void executeChunk(const ZstdParams &p, const Work &work, u8 *shared, u32 chunk) {
+HR_FN void executeChunk(const ZstdParams &p, const Work &work, Plan &plan, u32 chunk) {
 	const ZstdChunk &c = chunkOf(p, chunk);
 	u8 *dst = (u8 *)c.dst;
 	Status status = (Status)*statusOf(p, chunk);
 	if (status == OK) {
 		Extent extent = work.extents[chunk];
-		Output out(shared, dst);
-		Executor e = {out, out.at + c.dstBytes, {0, {0, 0, 0}}, (const u8 *)c.src};
+		Output out(plan.output, dst);
+		Executor e = {out, &plan, out.at + c.dstBytes, {0, {0, 0, 0}}, (const u8 *)c.src};
 		HR_ROLLED for (u32 i = 0; i < extent.count && status == OK; i++) status = e.one(work.blocks[extent.first + i], !(c.flags & ZSTD_UNCHECKED));
 		if (status == OK && e.room() > 0) status = CORRUPT;
 		syncWarp();
@@ -410,12 +319,12 @@ HR_FN void executeChunk(const ZstdParams &p, const Work &work, u8 *shared, u32 c
 
 HR_KERNEL(hr::ZSTD_EXECUTE_BLOCK, 16) hr_zstd_execute(hr::ZstdParams p) {
 	using namespace hr;
-	HR_SHARED u8 outputs[ZSTD_EXECUTE_BLOCK / 32][zstd::Output::SIZE];
+	HR_SHARED zstd::Plan plans[ZSTD_EXECUTE_BLOCK / 32];
 	zstd::Work work(p);
 	HR_ROLLED for (;;) {
 		u32 chunk = zstd::nextHand(&work.head->nextChunk);
 		if (chunk >= p.n) return;
-		zstd::executeChunk(p, work, outputs[warp()], chunk);
+		zstd::executeChunk(p, work, plans[warp()], chunk);
 		syncWarp();
 	}
 }

@@ -12,7 +12,7 @@ namespace zstd {
 // holds few warps.
 struct HuffmanDesk {
 	enum : u32 { FEW = 4, MANY = 8, TABLE_ENTRIES = FEW << MAX_TREE_LOG };
-	typedef Bits<8> Stream;
+	typedef Bits<8, 2> Stream;
 
 	alignas(16) u8 rings[LANES][Stream::RING_BYTES];
 	u16 tables[TABLE_ENTRIES];
@@ -74,7 +74,7 @@ struct Decoder {
 	Place table;
 	u32 shift; // of a window, for twice the index of an entry
 
-	HR_FN u32 entry() const { return halfAt(table + (in.high >> shift & ~1u)); }
+	HR_FN u32 entry() const { return halfAt(table + (in.window[0] >> shift & ~1u)); }
 
 	HR_FN void one(u8 *out) {
 		in.peek();
@@ -89,8 +89,8 @@ struct Decoder {
 		in.peek();
 		HR_UNROLL for (u32 k = 0; k < 4; k++) {
 			u32 e = entry();
-			in.high = funnelLeft(in.low, in.high, e);
-			in.low = funnelLeft(0, in.low, e);
+			in.window[0] = funnelLeft(in.window[1], in.window[0], e);
+			in.window[1] = funnelLeft(0, in.window[1], e);
 			bits += e;
 			bytes = permute(bytes, e, k == 0 ? 0x3215 : k == 1 ? 0x3250 : k == 2 ? 0x3510 : 0x5210);
 		}

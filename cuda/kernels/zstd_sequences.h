@@ -2,7 +2,8 @@
 // to the last. The kernel is bound by the length of that chain, so:
 //
 //   - windows are read from a ring that is filled far ahead;
-//   - what a code stands for is read from a table in the form in which shifts want it;
+//   - entries of tables say all that the next state and the next window need to know, in
+//     the form in which sums and shifts want it;
 //   - repeat offsets are chosen, not branched for.
 //
 // Places are summed up here, so that the sequences can be executed from any one on.
@@ -13,48 +14,28 @@
 namespace hr {
 namespace zstd {
 
-// A length is its high bits followed by some that are in the stream (3.1.1.3.2.1.1); matches
-// are 3 longer. In an Entry the high bits stand above the number of the others.
-HR_FN u32 lengthEntry(u32 high, u32 bits) { return high >> bits << 8 | bits; }
-
-HR_FN u32 literalEntry(u32 code) {
-	if (code < 16) return lengthEntry(code, 0);
-	if (code < 20) return lengthEntry(16 + 2 * (code - 16), 1);
-	if (code < 22) return lengthEntry(24 + 4 * (code - 20), 2);
-	if (code < 24) return lengthEntry(32 + 8 * (code - 22), 3);
-	if (code == 24) return lengthEntry(48, 4);
-	return lengthEntry(1u << (code - 19), code - 19);
-}
-
-HR_FN u32 matchEntry(u32 code) {
-	if (code < 32) return lengthEntry(code, 0);
-	if (code < 36) return lengthEntry(32 + 2 * (code - 32), 1);
-	if (code < 38) return lengthEntry(40 + 4 * (code - 36), 2);
-	if (code < 40) return lengthEntry(48 + 8 * (code - 38), 3);
-	if (code < 42) return lengthEntry(64 + 16 * (code - 40), 4);
-	if (code == 42) return lengthEntry(96, 5);
-	return lengthEntry(128u << (code - 43), code - 36);
-}
-
 // SequenceDesk is the shared memory of a warp, as much as the launch gives: the FSE
 // tables and the ring of a lane. On an SM of 228 KiB there are four such warps, one for each
 // scheduler.
 struct SequenceDesk {
-	typedef Bits<16> Stream;
-	enum : u32 { SEATS = LANES > 1 ? 20 : 1, CODES = 64 };
+	typedef Bits<16, 3> Stream;
+	enum : u32 { SEATS = LANES > 1 ? 10 : 1, CODES = 64 };
 
 	struct alignas(16) Seat {
-		u16 tables[TABLE_ENTRIES];
+		u32 tables[TABLE_ENTRIES];
 		u8 ring[Stream::RING_BYTES];
 	};
 
 	Seat seats[SEATS];
 };
 
-// Codes are the Entries by code. Their place is fixed, so that one instruction finds an entry.
+// Codes are the Lengths by code. Their place is fixed, so that one instruction finds an entry.
 struct Codes {
 	u32 literals[SequenceDesk::CODES], matches[SequenceDesk::CODES];
 };
+
+// lowBytes is the sum of the low two bytes.
+HR_FN u32 lowBytes(u32 v) { return sumBytes(v, 0x0101); }
 
 // chooseOffset resolves Offset_Value (3.1.1.5) and moves the repeat offsets.
 HR_FN u32 chooseOffset(u32 value, u32 literals, u32 *repeats) {
@@ -74,14 +55,14 @@ HR_FN u32 chooseOffset(u32 value, u32 literals, u32 *repeats) {
 // the begin is that much lower.
 struct Table {
 	Place begin;
-	u32 top; // 6 + log: the place of the highest bit of x in an entry, if no bits are to follow
+	u32 log;
 	u32 state;
 
-	HR_FN void open(const u16 *table, u32 log) {
-		begin = placeOf(table) - (2u << log);
-		top = 6 + log;
+	HR_FN void open(const u32 *table, u32 tableLog) {
+		begin = placeOf(table) - (4u << tableLog);
+		log = tableLog;
 	}
-	HR_FN u32 entry() const { return halfAt(begin + 2 * state); }
+	HR_FN u32 entry() const { return wordAt(begin + 4 * state); }
 };
 
 // SequenceDecoder is a lane's.
@@ -105,39 +86,36 @@ struct SequenceDecoder {
 	}
 
 	HR_FN u32 first(const Table &t) {
-		u32 log = t.top - 6, state = funnelLeft(in.high, 1, log);
-		in.high = funnelLeft(in.low, in.high, log);
-		in.low = funnelLeft(0, in.low, log);
-		in.skip(log);
+		u32 *w = in.window, state = funnelLeft(w[0], 1, t.log);
+		w[0] = funnelLeft(w[1], w[0], t.log);
+		w[1] = funnelLeft(0, w[1], t.log);
+		in.skip(t.log);
 		return state;
 	}
 
 	// next decodes a sequence, whose window is loaded, and then the next states and the
-	// next window; behind the last sequence these are nonsense that no one looks at.
+	// next window; behind the last sequence these are nonsense that no one looks at. Shifts
+	// look at five bits: entries can be given to them as they are.
 	HR_FN Packed next(const Codes &codes) {
 		u32 l = literals.entry(), o = offsets.entry(), m = matches.entry();
-		u32 lengthL = codes.literals[l & 63], lengthM = codes.matches[m & 63];
+		const u32 *w = in.window;
 
-		// Numbers of bits stand in the low ends of entries: of their sum six bits are right.
-		u32 extra = lengthL + lengthM + o;
-		u32 value = funnelLeft(in.high, 1, o);
-		u32 behindOffset = funnelLeft(in.low, in.high, o);
-		u32 matchLength = funnelLeft(behindOffset, lengthM >> 8, lengthM);
-		u32 behindMatch = funnelLeft(funnelLeft(0, in.low, o), behindOffset, lengthM);
-		u32 literalLength = funnelLeft(behindMatch, lengthL >> 8, lengthL);
+		// The states' bits stand behind those of the three values, up to 63.
+		u32 sum = l + m + o;
+		bool far = sum & 32;
+		u32 rest = funnelLeft(far ? w[2] : w[1], far ? w[1] : w[0], sum);
+		u32 behindLiterals = funnelLeft(0, rest, l >> 8), behindMatches = funnelLeft(0, behindLiterals, m >> 8);
+		literals.state = funnelLeft(rest, l >> 22, l >> 8);
+		matches.state = funnelLeft(behindLiterals, m >> 22, m >> 8);
+		offsets.state = funnelLeft(behindMatches, o >> 22, o >> 8);
 
-		in.skip(extra & 63);
-		end = in.at;
-		u32 rest = funnelLeft(in.low, in.high, extra);
-		if (extra & 32) {
-			in.peek();
-			rest = in.high;
-		}
-		u32 bitsL = literals.top - highest(l), bitsLM = bitsL + matches.top - highest(m), bits = bitsLM + offsets.top - highest(o);
-		literals.state = funnelLeft(rest, l >> 6, bitsL);
-		matches.state = funnelLeft(rest << bitsL, m >> 6, bitsLM - bitsL);
-		offsets.state = funnelLeft(rest << bitsLM, o >> 6, bits - bitsLM);
-		in.skip(bits);
+		u32 value = funnelLeft(w[0], 1, o), behindOffset = funnelLeft(w[1], w[0], o);
+		u32 matchLength = funnelLeft(behindOffset, codes.matches[symbolOf(m)] >> 8, m);
+		u32 behindMatch = funnelLeft(funnelLeft(0, w[1], o), behindOffset, m);
+		u32 literalLength = funnelLeft(behindMatch, codes.literals[symbolOf(l)] >> 8, l);
+
+		end = in.at - (i32)(sum & 255);
+		in.skip(lowBytes(sum));
 		in.peek();
 
 		u32 offset = chooseOffset(value, literalLength, repeats);
@@ -204,9 +182,9 @@ HR_FN Status decodeSequences(const Codes &codes, SequenceDesk::Seat &seat, const
 HR_FN void seatTables(SequenceDesk::Seat &seat, const Block &b, const Work &work) {
 	HR_UNROLL for (u32 kind = 0; kind < KINDS; kind++) {
 		const Block &from = work.blocks[b.tableBlock[kind]];
-		const u8 *table = (const u8 *)from.tables + 2 * tableStart(kind);
+		const u8 *table = (const u8 *)from.tables + 4 * tableStart(kind);
 		u8 *to = (u8 *)(seat.tables + tableStart(kind));
-		u32 bytes = 2u << from.logs[kind];
+		u32 bytes = 4u << from.logs[kind];
 		HR_ROLLED for (u32 i = 16 * lane(); i < bytes; i += 16 * LANES) {
 			Vector v;
 			loadVector(v.w, table + i);
@@ -217,8 +195,8 @@ HR_FN void seatTables(SequenceDesk::Seat &seat, const Block &b, const Work &work
 
 HR_FN void writeCodes(Codes &codes) {
 	HR_ROLLED for (u32 code = lane(); code < SequenceDesk::CODES; code += LANES) {
-		codes.literals[code] = literalEntry(least(code, symbolsOf(LITERAL_LENGTHS) - 1));
-		codes.matches[code] = matchEntry(least(code, symbolsOf(MATCH_LENGTHS) - 1));
+		codes.literals[code] = literalLength(least(code, symbolsOf(LITERAL_LENGTHS) - 1));
+		codes.matches[code] = matchLength(least(code, symbolsOf(MATCH_LENGTHS) - 1));
 	}
 }
 
@@ -249,8 +227,9 @@ HR_KERNEL(hr::ZSTD_STREAM_BLOCK, 4) hr_zstd_sequences(hr::ZstdParams p) {
 	zstd::writeCodes(codes);
 	const u32 *list = work.list + work.head->literals;
 	u32 total = work.head->sequences;
-	// Few blocks are spread over all warps: alone, a lane is faster.
-	u32 seats = least<u32>(zstd::SequenceDesk::SEATS, (total - 1) / blocks() + 1);
+	// All warps have the same number of blocks in each round: alone, a lane is faster.
+	u32 rounds = (total + zstd::SequenceDesk::SEATS * blocks() - 1) / (zstd::SequenceDesk::SEATS * blocks());
+	u32 seats = total == 0 ? 1 : (total + rounds * blocks() - 1) / (rounds * blocks());
 	HR_ROLLED for (;;) {
 		u32 hand = zstd::nextHand(&work.head->nextSequences);
 		if (hand >= (total + seats - 1) / seats) return;
