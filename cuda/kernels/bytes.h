@@ -14,6 +14,11 @@ HR_FN u32 loadByte(const u8 *p) {
 	asm volatile("ld.global.u8 %0, [%1];" : "=r"(v) : "l"(p));
 	return v;
 }
+// loadByteIf gives v another value only if it loads: written as a branch, the compiler copies
+// what it has loaded, and so waits for it.
+HR_FN void loadByteIf(bool loads, u32 &v, const u8 *p) {
+	asm volatile("{ .reg .pred q; setp.ne.u32 q, %2, 0; @q ld.global.u8 %0, [%1]; }" : "+r"(v) : "l"(p), "r"((u32)loads));
+}
 HR_FN u32 loadWord(const u8 *p) {
 	u32 v;
 	asm volatile("ld.global.u32 %0, [%1];" : "=r"(v) : "l"(p));
@@ -30,6 +35,9 @@ HR_FN void storeVector(u8 *p, const u32 *w) {
 }
 #else
 HR_FN u32 loadByte(const u8 *p) { return *p; }
+HR_FN void loadByteIf(bool loads, u32 &v, const u8 *p) {
+	if (loads) v = *p;
+}
 HR_FN u32 loadWord(const u8 *p) {
 	u32 w;
 	memcpy(&w, p, 4);

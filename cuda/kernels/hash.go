@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "e678479833b5053f3a273c719ba8bd6edf8c39adbf1628624d39912d7f81475e"
+const Hash = "32c1dac365cd804a19bf57c143a6e8a06c63fd55b9ad25cc0118c11b74b5f14b"

@@ -38,6 +38,7 @@ template <u32 SIZE_, u32 PIECE_, u32 FLUSH_> struct RecentBytes {
 	u32 origin; // a multiple of 16
 	u32 oldest; // no byte before it is here
 
+	HR_FN RecentBytes() {}
 	HR_FN RecentBytes(u8 *shared, u8 *dst) {
 		bytes = shared;
 		start = at = flushed = oldest = (u32)(u64)dst & 15;

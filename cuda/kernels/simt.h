@@ -138,6 +138,12 @@ HR_FN u32 sumBytes(u32 a, u32 b) {
 	asm("dp4a.u32.u32 %0, %1, %2, 0;" : "=r"(out) : "r"(a), "r"(b));
 	return out;
 }
+// bitAt is bit n, or 0 from 32 on.
+HR_FN u32 bitAt(u32 n) {
+	u32 out;
+	asm("shl.b32 %0, 1, %1;" : "=r"(out) : "r"(n)); // which clamps
+	return out;
+}
 // orAll is the or of all lanes' v.
 HR_FN u32 orAll(u32 v) {
 	u32 out;
@@ -234,6 +240,7 @@ HR_FN u32 permute(u32 a, u32 b, u32 selector) {
 }
 HR_FN u32 funnel(u32 lo, u32 hi, u32 n) { return (u32)(((u64)hi << 32 | lo) >> (n & 31)); }
 HR_FN u32 funnelLeft(u32 lo, u32 hi, u32 n) { return (u32)(((u64)hi << 32 | lo) << (n & 31) >> 32); }
+HR_FN u32 bitAt(u32 n) { return n < 32 ? 1u << n : 0; }
 HR_FN u32 sumBytes(u32 a, u32 b) {
 	u32 sum = 0;
 	for (int i = 0; i < 32; i += 8) sum += (a >> i & 255) * (b >> i & 255);

@@ -45,41 +45,51 @@ struct Plan {
 	u8 output[Output::SIZE];
 };
 
+HR_FN Plan &planOfWarp() {
+	HR_SHARED Plan plans[ZSTD_EXECUTE_BLOCK / 32];
+	return plans[warp()];
+}
+
 // Tile is up to TILE bytes of output that are made at once.
 struct Tile {
 	enum : u32 { GROUPS = 8, BYTES = GROUPS * LANES };
 	static_assert((u32)BYTES <= (u32)Output::PIECE, "a piece of output");
 
-	u32 from, stop;      // positions
-	u32 value[GROUPS];   // that has been loaded
-	u32 source[GROUPS];  // position; the byte's own if the value has been loaded
+	u32 from, stop;   // positions
+	u32 byte[GROUPS]; // the lane's of each group: its value if it is loaded, else the position of its source
+	u32 loaded;       // a bit a group
 
 	// load finds the sources of all bytes, and loads those that are not in Output. start is where
-	// the lane's sequence begins, and before how many sequences begin before the tile.
+	// the lane's sequence begins, and before how many sequences begin before the tile. Bytes
+	// behind stop are made as if the last match went on: they do no harm, and cost no test.
 	HR_FN void load(const Output &out, const Plan &plan, u32 start, u32 &before, const u8 *text) {
 		u32 upTo = (2u << lane()) - 1;
+		loaded = 0;
 		HR_UNROLL for (u32 g = 0; g < GROUPS; g++) {
 			u32 base = from + LANES * g, at = base + lane();
 			if (base >= stop) break;
-			u32 begins = orAll(start - base < LANES ? 1u << (start - base) : 0);
+			u32 begins = orAll(LANES > 1 ? bitAt(start - base) : start == base);
 			Vector sequence = plan.of[before + count(begins & upTo) - 1];
 			before += count(begins);
 			u32 s = at - sequence.w[Plan::DISTANCE];
-			bool literal = at < sequence.w[Plan::MATCH], loads = at < stop && (literal || s < out.oldest);
-			const u8 *p = literal ? text + (at + sequence.w[Plan::LITERALS]) : out.base + s;
-			value[g] = 0;
-			if (loads) value[g] = loadByte(p);
-			source[g] = loads || at >= stop ? at : s;
+			bool literal = at < sequence.w[Plan::MATCH];
+			bool loads = literal || s < out.oldest;
+			const u8 *p = literal ? text : out.base;
+			byte[g] = s;
+			loadByteIf(loads, byte[g], p + (literal ? at + sequence.w[Plan::LITERALS] : s));
+			loaded |= (u32)loads << g;
 		}
 	}
 
 	HR_FN void write(const Output &out) const {
 		HR_UNROLL for (u32 g = 0; g < GROUPS; g++) {
-			u32 base = from + LANES * g, at = base + lane(), s = source[g], v = value[g];
+			u32 base = from + LANES * g, v = byte[g];
 			if (base >= stop) break;
-			if (s < base) v = *out.here(s);
-			if (ballot(s >= base && s != at)) v = follow(v, s >= base ? s - base : lane());
-			if (at < stop) *out.here(at) = (u8)v;
+			bool near = !(loaded >> g & 1), inside = near && v >= base;
+			u32 source = inside ? v - base : lane();
+			if (near && !inside) v = *out.here(v);
+			if (ballot(inside)) v = follow(v, source);
+			*out.here(base + lane()) = (u8)v;
 			syncWarp();
 		}
 	}
@@ -119,50 +129,38 @@ struct FrameState {
 	}
 };
 
-// Reader hands out the sequences of a block: the lane's of the next 32, and of the 32 behind
-// those, which are on their way.
+// Reader hands out the sequences of a block: the lane's of the next 32.
 struct Reader {
 	const u8 *packed;
-	u32 left;           // sequences
+	u32 left;            // sequences
 	u32 literals, bytes; // sums before the next one
-	Packed mine, later;
+	Packed mine;
 
 	HR_FN void load() {
-		Packed none = {0, 0};
-		mine = lane() < left ? loadPacked(packed + 8 * lane()) : none;
-		later = LANES + lane() < left ? loadPacked(packed + 8 * (LANES + lane())) : none;
+		mine.low = mine.high = 0;
+		if (lane() < left) mine = loadPacked(packed + 8 * lane());
 	}
 
-	// skip passes n of them.
+	// skip passes n of them. The next ones are on their way when it returns.
 	HR_FN void skip(u32 n) {
 		literals = shuffle(mine.literals(), n - 1);
 		bytes = shuffle(mine.bytes(), n - 1);
 		left -= n;
 		packed += 8 * n;
-		if (n < LANES) {
-			load();
-			return;
-		}
-		Packed none = {0, 0};
-		mine = later;
-		later = LANES + lane() < left ? loadPacked(packed + 8 * (LANES + lane())) : none;
+		load();
 	}
 };
 
-// Executor executes the blocks of a chunk. All lanes of a warp know the same of it.
-struct Executor {
-	enum { MANY_LITERALS = 1024 }; // of a sequence: more are copied in vectors
-
+// Sequences executes those of a block. The frame is looked at rarely.
+struct Sequences {
 	Output out;
-	Plan *plan;
-	u32 stop; // position behind the output
-	FrameState frame;
-	const u8 *src;
+	Reader in;
+	const u8 *text;
+	const FrameState *frame;
+	u32 begin, frameStart; // positions
 
-	HR_FN u32 room() const { return stop - out.at; }
-
-	// command is the next sequence of a lane. begin is where the block does.
-	HR_FN Command command(const Reader &in, u32 begin) const {
+	// command is the next sequence of a lane.
+	HR_FN Command command(const FrameState &frame) const {
 		u32 literals = in.mine.literals(), bytes = in.mine.bytes();
 		u32 literalsBefore = shuffle(literals, (lane() - 1) & (LANES - 1)), bytesBefore = shuffle(bytes, (lane() - 1) & (LANES - 1));
 		if (lane() == 0) {
@@ -178,27 +176,15 @@ struct Executor {
 		return c;
 	}
 
-	// passLiterals writes the literals of the first sequence, if there are many.
-	HR_FN void passLiterals(Command &c, const u8 *text) {
-		u32 n = shuffle(c.literals, 0);
-		if (n <= MANY_LITERALS) return;
-		out.literals(text + shuffle(c.from, 0), n);
-		if (lane() > 0) return;
-		c.to += n;
-		c.from += n;
-		c.literals = 0;
-	}
-
 	// batch executes up to 32 sequences; false if a match begins before the frame.
-	HR_FN bool batch(Reader &in, u32 begin, const u8 *text) {
-		Command c = command(in, begin);
-		bool good = lane() < in.left && c.distance - 1 < c.match() - frame.start;
-		u32 wrong = ballot(!good || (lane() > 0 && c.literals > MANY_LITERALS));
+	HR_FN bool batch() {
+		Command c = command(*frame);
+		bool good = lane() < in.left && c.distance - 1 < c.match() - frameStart;
+		u32 wrong = ballot(!good);
 		u32 n = wrong ? lowest(wrong) : (u32)LANES;
 		if (n == 0) return false;
-		passLiterals(c, text);
 		Vector v = {{c.match(), c.distance, c.from - c.to, 0}};
-		plan->of[lane()] = v;
+		planOfWarp().of[lane()] = v;
 		syncWarp();
 		u32 start = lane() < n ? c.to : NONE, stop = shuffle(c.end(), n - 1), before = 0;
 		in.skip(n);
@@ -206,25 +192,54 @@ struct Executor {
 			Tile tile;
 			tile.from = out.at;
 			tile.stop = least(stop, out.at + Tile::BYTES);
-			tile.load(out, *plan, start, before, text);
+			tile.load(out, planOfWarp(), start, before, text);
 			tile.write(out);
 			out.wrote(tile.stop - tile.from);
 		}
 		return true;
 	}
 
-	HR_FN bool sequences(const Block &b, const u8 *text) {
-		Reader in;
-		in.packed = (const u8 *)b.sequences;
-		in.left = b.sequenceCount;
-		in.literals = in.bytes = 0;
-		in.load();
-		u32 begin = out.at;
+	HR_FN bool all() {
 		HR_ROLLED while (in.left > 0) {
-			if (!batch(in, begin, text)) return false;
+			if (!batch()) return false;
 		}
 		return true;
 	}
+};
+
+struct Executed {
+	Output out;
+	bool good; // no match begins before the frame
+};
+
+// executeSequences is compiled on its own, so that what the caller has to remember takes no
+// registers here.
+HR_FAR Executed executeSequences(Output out, const FrameState &frame, const Block &b, const u8 *text) {
+	Sequences s;
+	s.out = out;
+	s.out.bytes = planOfWarp().output; // the same, known to be shared memory
+	s.in.packed = (const u8 *)b.sequences;
+	s.in.left = b.sequenceCount;
+	s.in.literals = s.in.bytes = 0;
+	s.in.load();
+	s.text = text;
+	s.frame = &frame;
+	s.begin = s.out.at;
+	s.frameStart = frame.start;
+	Executed done;
+	done.good = s.all();
+	done.out = s.out;
+	return done;
+}
+
+// Executor executes the blocks of a chunk. All lanes of a warp know the same of it.
+struct Executor {
+	Output out;
+	u32 stop; // position behind the output
+	FrameState frame;
+	const u8 *src;
+
+	HR_FN u32 room() const { return stop - out.at; }
 
 	HR_FN void repeat(u32 value, u32 n) {
 		HR_ROLLED while (n > 0) {
@@ -258,7 +273,10 @@ struct Executor {
 			return OK;
 		}
 		if (b.sequenceCount > 0) {
-			if (!sequences(b, text)) return CORRUPT;
+			Executed done = executeSequences(out, frame, b, text);
+			if (!done.good) return CORRUPT;
+			out = done.out;
+			out.bytes = planOfWarp().output;
 			frame.follow(b.repeats);
 		}
 		out.literals(text + all.literals(), rest);
@@ -295,14 +313,14 @@ struct Executor {
 };
 
 // executeChunk is the part of a warp.
-HR_FN void executeChunk(const ZstdParams &p, const Work &work, Plan &plan, u32 chunk) {
+HR_FN void executeChunk(const ZstdParams &p, const Work &work, u32 chunk) {
 	const ZstdChunk &c = chunkOf(p, chunk);
 	u8 *dst = (u8 *)c.dst;
 	Status status = (Status)*statusOf(p, chunk);
 	if (status == OK) {
 		Extent extent = work.extents[chunk];
-		Output out(plan.output, dst);
-		Executor e = {out, &plan, out.at + c.dstBytes, {0, {0, 0, 0}}, (const u8 *)c.src};
+		Output out(planOfWarp().output, dst);
+		Executor e = {out, out.at + c.dstBytes, {0, {0, 0, 0}}, (const u8 *)c.src};
 		HR_ROLLED for (u32 i = 0; i < extent.count && status == OK; i++) status = e.one(work.blocks[extent.first + i], !(c.flags & ZSTD_UNCHECKED));
 		if (status == OK && e.room() > 0) status = CORRUPT;
 		syncWarp();
@@ -319,12 +337,11 @@ HR_FN void executeChunk(const ZstdParams &p, const Work &work, Plan &plan, u32 c
 
 HR_KERNEL(hr::ZSTD_EXECUTE_BLOCK, 16) hr_zstd_execute(hr::ZstdParams p) {
 	using namespace hr;
-	HR_SHARED zstd::Plan plans[ZSTD_EXECUTE_BLOCK / 32];
 	zstd::Work work(p);
 	HR_ROLLED for (;;) {
 		u32 chunk = zstd::nextHand(&work.head->nextChunk);
 		if (chunk >= p.n) return;
-		zstd::executeChunk(p, work, plans[warp()], chunk);
+		zstd::executeChunk(p, work, chunk);
 		syncWarp();
 	}
 }
