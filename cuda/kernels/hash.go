@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "32c1dac365cd804a19bf57c143a6e8a06c63fd55b9ad25cc0118c11b74b5f14b"
+const Hash = "85d1496966078b70da51a648953b39364ae310298a40264e4bd747de34ecc588"

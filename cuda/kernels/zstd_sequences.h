@@ -102,8 +102,7 @@ struct SequenceDecoder {
 
 		// The states' bits stand behind those of the three values, up to 63.
 		u32 sum = l + m + o;
-		bool far = sum & 32;
-		u32 rest = funnelLeft(far ? w[2] : w[1], far ? w[1] : w[0], sum);
+		u32 rest = funnelLeft(choose(sum, 32, w[2], w[1]), choose(sum, 32, w[1], w[0]), sum);
 		u32 behindLiterals = funnelLeft(0, rest, l >> 8), behindMatches = funnelLeft(0, behindLiterals, m >> 8);
 		literals.state = funnelLeft(rest, l >> 22, l >> 8);
 		matches.state = funnelLeft(behindLiterals, m >> 22, m >> 8);
