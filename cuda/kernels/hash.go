@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "85d1496966078b70da51a648953b39364ae310298a40264e4bd747de34ecc588"
+const Hash = "07c1fa81ed3834041d59a8cb25266097fbffb7b8143ba51aeb632d5e83d49b63"

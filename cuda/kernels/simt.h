@@ -132,12 +132,6 @@ HR_FN u32 funnelLeft(u32 lo, u32 hi, u32 n) {
 	asm("shf.l.wrap.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(lo), "r"(hi), "r"(n));
 	return out;
 }
-// sumBytes is the sum of the products of the bytes of a and b.
-HR_FN u32 sumBytes(u32 a, u32 b) {
-	u32 out;
-	asm("dp4a.u32.u32 %0, %1, %2, 0;" : "=r"(out) : "r"(a), "r"(b));
-	return out;
-}
 // bitAt is bit n, or 0 from 32 on.
 HR_FN u32 bitAt(u32 n) {
 	u32 out;
@@ -248,11 +242,6 @@ HR_FN u32 funnel(u32 lo, u32 hi, u32 n) { return (u32)(((u64)hi << 32 | lo) >> (
 HR_FN u32 funnelLeft(u32 lo, u32 hi, u32 n) { return (u32)(((u64)hi << 32 | lo) << (n & 31) >> 32); }
 HR_FN u32 bitAt(u32 n) { return n < 32 ? 1u << n : 0; }
 HR_FN u32 choose(u32 v, u32 mask, u32 a, u32 b) { return v & mask ? a : b; }
-HR_FN u32 sumBytes(u32 a, u32 b) {
-	u32 sum = 0;
-	for (int i = 0; i < 32; i += 8) sum += (a >> i & 255) * (b >> i & 255);
-	return sum;
-}
 HR_FN u32 mulHigh(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
 HR_FN float reciprocal(float v) { return 1 / v; }
 

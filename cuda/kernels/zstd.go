@@ -31,7 +31,7 @@ const (
 
 // ZstdSequencesShared is the dynamic shared memory of a block of ZstdSequences: four
 // blocks have all that an SM of compute capability 9.0 gives.
-const ZstdSequencesShared = 53920
+const ZstdSequencesShared = 56640
 
 // Bytes of what lies in device memory.
 const (

@@ -38,7 +38,7 @@ enum BlockFlag {
 };
 
 // FSE tables of a block lie one after the other, at their largest.
-enum : u32 { TABLE_ENTRIES = 512 + 256 + 512, TABLES_BYTES = 4 * TABLE_ENTRIES, TREE_BYTES = 2 * 256 };
+enum : u32 { TABLE_ENTRIES = 512 + 256 + 512, TABLES_BYTES = 2 * TABLE_ENTRIES, TREE_BYTES = 2 * 256 };
 HR_FN u32 tableStart(u32 kind) { return kind == LITERAL_LENGTHS ? 0 : kind == OFFSETS ? 512 : 768; }
 
 // Block is a block as the kernels hand it on. Places in the source count from

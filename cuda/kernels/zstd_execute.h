@@ -6,8 +6,9 @@
 // busy however short or uneven sequences are, and a match may read whatever lies before it: the
 // bytes before the 32 are written, and among these a byte follows its source.
 //
-// Output goes through a buffer in shared memory. Near matches read that; far ones, and
-// literals, are loaded for some 32s at once before the first of them is written.
+// Output goes through a buffer in shared memory. Near matches read that. Far ones, and
+// literals, are loaded for some 32s at once, a tile, and while they are on their way the
+// tile before is written.
 #pragma once
 #include "recent.h"
 #include "zstd_checksum.h"
@@ -18,13 +19,18 @@ namespace zstd {
 
 typedef RecentBytes<6144, 256, 512> Output;
 
-HR_FN Packed loadPacked(const u8 *p) {
-	Packed q;
+// loadPackedIf gives q another value only if it loads, as loadByteIf does.
+HR_FN void loadPackedIf(bool loads, Packed &q, const u8 *p) {
 #if defined(HR_GPU)
-	asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(q.low), "=r"(q.high) : "l"(p));
+	asm volatile("{ .reg .pred q; setp.ne.u32 q, %3, 0; @q ld.global.v2.u32 {%0, %1}, [%2]; }" : "+r"(q.low), "+r"(q.high) : "l"(p), "r"((u32)loads));
 #else
-	memcpy(&q, p, sizeof q);
+	if (loads) memcpy(&q, p, sizeof q);
 #endif
+}
+
+HR_FN Packed loadPacked(const u8 *p) {
+	Packed q = {0, 0};
+	loadPackedIf(true, q, p);
 	return q;
 }
 
@@ -52,7 +58,7 @@ HR_FN Plan &planOfWarp() {
 
 // Tile is up to TILE bytes of output that are made at once.
 struct Tile {
-	enum : u32 { GROUPS = 8, BYTES = GROUPS * LANES };
+	enum : u32 { GROUPS = 6, BYTES = GROUPS * LANES };
 	static_assert((u32)BYTES <= (u32)Output::PIECE, "a piece of output");
 
 	u32 from, stop;   // positions
@@ -63,7 +69,7 @@ struct Tile {
 	// the lane's sequence begins, and before how many sequences begin before the tile. Bytes
 	// behind stop are made as if the last match went on: they do no harm, and cost no test.
 	HR_FN void load(const Output &out, const Plan &plan, u32 start, u32 &before, const u8 *text) {
-		u32 upTo = (2u << lane()) - 1;
+		u32 upTo = (2u << lane()) - 1, kept = out.keptAt(from); // when all before the tile is written
 		loaded = 0;
 		HR_UNROLL for (u32 g = 0; g < GROUPS; g++) {
 			u32 base = from + LANES * g, at = base + lane();
@@ -73,7 +79,7 @@ struct Tile {
 			before += count(begins);
 			u32 s = at - sequence.w[Plan::DISTANCE];
 			bool literal = at < sequence.w[Plan::MATCH];
-			bool loads = literal || s < out.oldest;
+			bool loads = literal || s < kept;
 			const u8 *p = literal ? text : out.base;
 			byte[g] = s;
 			loadByteIf(loads, byte[g], p + (literal ? at + sequence.w[Plan::LITERALS] : s));
@@ -138,7 +144,7 @@ struct Reader {
 
 	HR_FN void load() {
 		mine.low = mine.high = 0;
-		if (lane() < left) mine = loadPacked(packed + 8 * lane());
+		loadPackedIf(lane() < left, mine, packed + 8 * lane());
 	}
 
 	// skip passes n of them. The next ones are on their way when it returns.
@@ -158,6 +164,9 @@ struct Sequences {
 	const u8 *text;
 	const FrameState *frame;
 	u32 begin, frameStart; // positions
+	u32 at, stop;          // what tiles have begun, and how far the sequences reach that are planned
+	u32 start, before;     // see Tile.load
+	bool good;             // no match begins before the frame
 
 	// command is the next sequence of a lane.
 	HR_FN Command command(const FrameState &frame) const {
@@ -176,40 +185,51 @@ struct Sequences {
 		return c;
 	}
 
-	// batch executes up to 32 sequences; false if a match begins before the frame.
-	HR_FN bool batch() {
+	// plan makes the next 32 sequences those that tiles are made of.
+	HR_FN void plan() {
 		Command c = command(*frame);
-		bool good = lane() < in.left && c.distance - 1 < c.match() - frameStart;
-		u32 wrong = ballot(!good);
+		u32 wrong = ballot(!(lane() < in.left && c.distance - 1 < c.match() - frameStart));
 		u32 n = wrong ? lowest(wrong) : (u32)LANES;
-		if (n == 0) return false;
-		Vector v = {{c.match(), c.distance, c.from - c.to, 0}};
-		planOfWarp().of[lane()] = v;
-		syncWarp();
-		u32 start = lane() < n ? c.to : NONE, stop = shuffle(c.end(), n - 1), before = 0;
-		in.skip(n);
-		HR_ROLLED while (out.at < stop) {
-			Tile tile;
-			tile.from = out.at;
-			tile.stop = least(stop, out.at + Tile::BYTES);
-			tile.load(out, planOfWarp(), start, before, text);
-			tile.write(out);
-			out.wrote(tile.stop - tile.from);
+		if (n == 0) {
+			good = false;
+			in.left = 0;
+			return;
 		}
-		return true;
+		Vector v = {{c.match(), c.distance, c.from - c.to, 0}};
+		syncWarp(); // the tiles of the sequences before are begun
+		planOfWarp().of[lane()] = v;
+		start = lane() < n ? c.to : NONE;
+		stop = shuffle(c.end(), n - 1);
+		before = 0;
+		in.skip(n);
+		syncWarp();
 	}
 
-	HR_FN bool all() {
-		HR_ROLLED while (in.left > 0) {
-			if (!batch()) return false;
-		}
-		return true;
+	// step begins a tile, and finishes the one before it.
+	HR_FN void step(Tile &next, const Tile &now) {
+		if (at == stop && in.left > 0) plan();
+		next.from = at;
+		at = next.stop = least(stop, at + Tile::BYTES);
+		next.load(out, planOfWarp(), start, before, text);
+		if (now.from == now.stop) return;
+		now.write(out);
+		out.wrote(now.stop - now.from);
+	}
+
+	// all is two steps, so that no tile is copied to where the other was: a copy would wait for what
+	// the tile loads.
+	HR_FN void all() {
+		Tile a = {}, b;
+		HR_ROLLED do {
+			step(b, a);
+			step(a, b);
+		} while (a.from < a.stop);
 	}
 };
 
 struct Executed {
 	Output out;
-	bool good; // no match begins before the frame
+	bool good;
 };
 
 // executeSequences is compiled on its own, so that what the caller has to remember takes no
@@ -224,11 +244,12 @@ HR_FAR Executed executeSequences(Output out, const FrameState &frame, const Bloc
 	s.in.load();
 	s.text = text;
 	s.frame = &frame;
-	s.begin = s.out.at;
+	s.begin = s.at = s.stop = s.out.at;
+	s.start = s.before = 0;
 	s.frameStart = frame.start;
-	Executed done;
-	done.good = s.all();
-	done.out = s.out;
+	s.good = true;
+	s.all();
+	Executed done = {s.out, s.good};
 	return done;
 }
 

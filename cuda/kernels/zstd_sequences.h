@@ -2,8 +2,7 @@
 // to the last. The kernel is bound by the length of that chain, so:
 //
 //   - windows are read from a ring that is filled far ahead;
-//   - entries of tables say all that the next state and the next window need to know, in
-//     the form in which sums and shifts want it;
+//   - what a code stands for is read from a table in the form in which sums and shifts want it;
 //   - repeat offsets are chosen, not branched for.
 //
 // Places are summed up here, so that the sequences can be executed from any one on.
@@ -19,10 +18,10 @@ namespace zstd {
 // scheduler.
 struct SequenceDesk {
 	typedef Bits<16, 3> Stream;
-	enum : u32 { SEATS = LANES > 1 ? 10 : 1, CODES = 64 };
+	enum : u32 { SEATS = LANES > 1 ? 20 : 1, CODES = 64 };
 
 	struct alignas(16) Seat {
-		u32 tables[TABLE_ENTRIES];
+		u16 tables[TABLE_ENTRIES];
 		u8 ring[Stream::RING_BYTES];
 	};
 
@@ -33,9 +32,6 @@ struct SequenceDesk {
 struct Codes {
 	u32 literals[SequenceDesk::CODES], matches[SequenceDesk::CODES];
 };
-
-// lowBytes is the sum of the low two bytes.
-HR_FN u32 lowBytes(u32 v) { return sumBytes(v, 0x0101); }
 
 // chooseOffset resolves Offset_Value (3.1.1.5) and moves the repeat offsets.
 HR_FN u32 chooseOffset(u32 value, u32 literals, u32 *repeats) {
@@ -58,11 +54,14 @@ struct Table {
 	u32 log;
 	u32 state;
 
-	HR_FN void open(const u32 *table, u32 tableLog) {
-		begin = placeOf(table) - (4u << tableLog);
+	HR_FN void open(const u16 *table, u32 tableLog) {
+		begin = placeOf(table) - (2u << tableLog);
 		log = tableLog;
 	}
-	HR_FN u32 entry() const { return wordAt(begin + 4 * state); }
+	HR_FN u32 entry() const { return halfAt(begin + 2 * state); }
+
+	// bits is how many the next state takes behind x, whose highest bit tells.
+	HR_FN u32 bits(u32 entry) const { return 6 + log - highest(entry); }
 };
 
 // SequenceDecoder is a lane's.
@@ -95,26 +94,29 @@ struct SequenceDecoder {
 
 	// next decodes a sequence, whose window is loaded, and then the next states and the
 	// next window; behind the last sequence these are nonsense that no one looks at. Shifts
-	// look at five bits: entries can be given to them as they are.
+	// look at five bits: entries and lengths can be given to them as they are.
 	HR_FN Packed next(const Codes &codes) {
 		u32 l = literals.entry(), o = offsets.entry(), m = matches.entry();
+		u32 lengthL = codes.literals[l & 63], lengthM = codes.matches[m & 63];
 		const u32 *w = in.window;
 
-		// The states' bits stand behind those of the three values, up to 63.
-		u32 sum = l + m + o;
+		// The states' bits stand behind those of the three values, up to 63, which is what
+		// the low six bits of the sum say.
+		u32 sum = lengthL + lengthM + o;
 		u32 rest = funnelLeft(choose(sum, 32, w[2], w[1]), choose(sum, 32, w[1], w[0]), sum);
-		u32 behindLiterals = funnelLeft(0, rest, l >> 8), behindMatches = funnelLeft(0, behindLiterals, m >> 8);
-		literals.state = funnelLeft(rest, l >> 22, l >> 8);
-		matches.state = funnelLeft(behindLiterals, m >> 22, m >> 8);
-		offsets.state = funnelLeft(behindMatches, o >> 22, o >> 8);
+		u32 bitsL = literals.bits(l), bitsLM = bitsL + matches.bits(m), bits = bitsLM + offsets.bits(o);
+		literals.state = funnelLeft(rest, l >> 6, bitsL);
+		matches.state = funnelLeft(rest << bitsL, m >> 6, bitsLM - bitsL);
+		offsets.state = funnelLeft(rest << bitsLM, o >> 6, bits - bitsLM);
 
 		u32 value = funnelLeft(w[0], 1, o), behindOffset = funnelLeft(w[1], w[0], o);
-		u32 matchLength = funnelLeft(behindOffset, codes.matches[symbolOf(m)] >> 8, m);
-		u32 behindMatch = funnelLeft(funnelLeft(0, w[1], o), behindOffset, m);
-		u32 literalLength = funnelLeft(behindMatch, codes.literals[symbolOf(l)] >> 8, l);
+		u32 matchLength = funnelLeft(behindOffset, lengthM >> 8, lengthM);
+		u32 behindMatch = funnelLeft(funnelLeft(0, w[1], o), behindOffset, lengthM);
+		u32 literalLength = funnelLeft(behindMatch, lengthL >> 8, lengthL);
 
-		end = in.at - (i32)(sum & 255);
-		in.skip(lowBytes(sum));
+		in.skip(sum & 63);
+		end = in.at;
+		in.skip(bits);
 		in.peek();
 
 		u32 offset = chooseOffset(value, literalLength, repeats);
@@ -181,9 +183,9 @@ HR_FN Status decodeSequences(const Codes &codes, SequenceDesk::Seat &seat, const
 HR_FN void seatTables(SequenceDesk::Seat &seat, const Block &b, const Work &work) {
 	HR_UNROLL for (u32 kind = 0; kind < KINDS; kind++) {
 		const Block &from = work.blocks[b.tableBlock[kind]];
-		const u8 *table = (const u8 *)from.tables + 4 * tableStart(kind);
+		const u8 *table = (const u8 *)from.tables + 2 * tableStart(kind);
 		u8 *to = (u8 *)(seat.tables + tableStart(kind));
-		u32 bytes = 4u << from.logs[kind];
+		u32 bytes = 2u << from.logs[kind];
 		HR_ROLLED for (u32 i = 16 * lane(); i < bytes; i += 16 * LANES) {
 			Vector v;
 			loadVector(v.w, table + i);

@@ -47,11 +47,6 @@ HR_FN u32 matchLength(u32 code) {
 	return lengthOf(128u << (code - 43), code - 36);
 }
 
-// valueBits is how many bits follow a code; an offset's are its code (3.1.1.3.2.1.1).
-HR_FN u32 valueBits(u32 kind, u32 code) {
-	return kind == OFFSETS ? code : (kind == LITERAL_LENGTHS ? literalLength(code) : matchLength(code)) & 255;
-}
-
 // Tree is a Huffman tree: for each of 256 symbols its weight in the top 4 bits, below it
 // where its entries begin in a table of 2^log entries.
 enum : u32 { MAX_TREE_LOG = 11, MAX_WEIGHT = 12, WEIGHTS = 256 };
@@ -61,7 +56,7 @@ struct Desk {
 	Staged in;
 	Counts counts;
 	Builder builder;
-	u32 weightTable[64];
+	u16 weightTable[64];
 	u8 weights[WEIGHTS];
 	u32 ranks[16];
 	u32 number; // handed from one lane to all
@@ -78,13 +73,13 @@ HR_FN u32 toAll(Desk &d, u32 v) {
 // readTable makes the table of a kind, whose description begins at byte at, and
 // returns where the next one does, or NONE if it is corrupt.
 HR_FN u32 readTable(Desk &d, Block &b, u32 kind, u32 at) {
-	u32 *table = (u32 *)b.tables + tableStart(kind);
+	u16 *table = (u16 *)b.tables + tableStart(kind);
 	switch (modeOf(b.modes, kind)) {
 	case REPEAT: return at;
 	case RLE_MODE:
 		if (at >= d.in.end || d.in.bytes[at] >= symbolsOf(kind)) return NONE;
 		if (lane() == 0) {
-			table[0] = entryOf(0, 1, d.in.bytes[at], valueBits(kind, d.in.bytes[at]));
+			table[0] = entryOf(1, d.in.bytes[at]);
 			b.logs[kind] = 0;
 		}
 		return at + 1;
@@ -101,7 +96,7 @@ HR_FN u32 readTable(Desk &d, Block &b, u32 kind, u32 at) {
 		if (at == NONE) return NONE;
 	}
 	syncWarp();
-	buildTable(d.builder, d.counts, table, [kind](u32 code) { return valueBits(kind, code); });
+	buildTable(d.builder, d.counts, table);
 	if (lane() == 0) b.logs[kind] = (u8)d.counts.log;
 	syncWarp();
 	return at;
@@ -135,17 +130,17 @@ struct WeightBits {
 
 // decodeWeights is the part of one lane: two states take turns (4.2.1.2). It returns the number
 // of weights, or NONE.
-HR_FN u32 decodeWeights(const u32 *table, u32 log, const u8 *bytes, u32 n, u8 *weights) {
+HR_FN u32 decodeWeights(const u16 *table, u32 log, const u8 *bytes, u32 n, u8 *weights) {
 	if (n == 0 || bytes[n - 1] == 0) return NONE;
 	WeightBits bits = {bytes, (i32)(8 * (n - 1) + highest(bytes[n - 1]))};
 	u32 state = bits.read(log), other = bits.read(log);
 	if (bits.at < 0) return NONE;
 	HR_ROLLED for (u32 k = 0; k + 2 < WEIGHTS;) {
-		u32 entry = table[state], x = entry >> 22, more = entry >> 8 & 255;
-		weights[k++] = (u8)symbolOf(entry);
+		u32 entry = table[state], x = entry >> 6, more = log - highest(x);
+		weights[k++] = (u8)(entry & 63);
 		u32 next = (x << more) - (1u << log) + bits.read(more);
 		if (bits.at < 0) {
-			weights[k++] = (u8)symbolOf(table[other]);
+			weights[k++] = (u8)(table[other] & 63);
 			return k;
 		}
 		state = other;
@@ -174,7 +169,7 @@ HR_FN u32 readWeights(Desk &d) {
 	}
 	at = toAll(d, at);
 	if (at == NONE) return NONE;
-	buildTable(d.builder, d.counts, d.weightTable, [](u32) { return 0u; });
+	buildTable(d.builder, d.counts, d.weightTable);
 	n = lane() == 0 ? decodeWeights(d.weightTable, d.counts.log, d.in.bytes + at, 1 + head - at, d.weights) : 0;
 	return toAll(d, n);
 }
