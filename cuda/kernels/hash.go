@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "07c1fa81ed3834041d59a8cb25266097fbffb7b8143ba51aeb632d5e83d49b63"
+const Hash = "3f67e80edd005e6fbba13d973c9c81d559f59bfef1f31fd2d040f971586db4c8"

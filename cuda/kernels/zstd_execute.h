@@ -7,8 +7,9 @@
 // bytes before the 32 are written, and among these a byte follows its source.
 //
 // Output goes through a buffer in shared memory. Near matches read that. Far ones, and
-// literals, are loaded for some 32s at once, a tile, and while they are on their way the
-// tile before is written.
+// literals, are loaded for some 32s at once, a tile, before the first of them is written.
+// (To load a tile while the one before is written takes more registers than there are: the
+// compiler spills what has just been loaded, and so waits for it.)
 #pragma once
 #include "recent.h"
 #include "zstd_checksum.h"
@@ -19,18 +20,8 @@ namespace zstd {
 
 typedef RecentBytes<6144, 256, 512> Output;
 
-// loadPackedIf gives q another value only if it loads, as loadByteIf does.
-HR_FN void loadPackedIf(bool loads, Packed &q, const u8 *p) {
-#if defined(HR_GPU)
-	asm volatile("{ .reg .pred q; setp.ne.u32 q, %3, 0; @q ld.global.v2.u32 {%0, %1}, [%2]; }" : "+r"(q.low), "+r"(q.high) : "l"(p), "r"((u32)loads));
-#else
-	if (loads) memcpy(&q, p, sizeof q);
-#endif
-}
-
 HR_FN Packed loadPacked(const u8 *p) {
-	Packed q = {0, 0};
-	loadPackedIf(true, q, p);
+	Packed q = {loadWord(p), loadWord(p + 4)};
 	return q;
 }
 
@@ -43,71 +34,7 @@ struct Command {
 	HR_FN u32 end() const { return to + literals + length; }
 };
 
-// Plan is the shared memory of a warp: what a byte must know of its sequence, and the output.
-struct Plan {
-	enum { MATCH, DISTANCE, LITERALS }; // literals: what is to be added to a position to find its literal
-
-	Vector of[LANES];
-	u8 output[Output::SIZE];
-};
-
-HR_FN Plan &planOfWarp() {
-	HR_SHARED Plan plans[ZSTD_EXECUTE_BLOCK / 32];
-	return plans[warp()];
-}
-
-// Tile is up to TILE bytes of output that are made at once.
-struct Tile {
-	enum : u32 { GROUPS = 6, BYTES = GROUPS * LANES };
-	static_assert((u32)BYTES <= (u32)Output::PIECE, "a piece of output");
-
-	u32 from, stop;   // positions
-	u32 byte[GROUPS]; // the lane's of each group: its value if it is loaded, else the position of its source
-	u32 loaded;       // a bit a group
-
-	// load finds the sources of all bytes, and loads those that are not in Output. start is where
-	// the lane's sequence begins, and before how many sequences begin before the tile. Bytes
-	// behind stop are made as if the last match went on: they do no harm, and cost no test.
-	HR_FN void load(const Output &out, const Plan &plan, u32 start, u32 &before, const u8 *text) {
-		u32 upTo = (2u << lane()) - 1, kept = out.keptAt(from); // when all before the tile is written
-		loaded = 0;
-		HR_UNROLL for (u32 g = 0; g < GROUPS; g++) {
-			u32 base = from + LANES * g, at = base + lane();
-			if (base >= stop) break;
-			u32 begins = orAll(LANES > 1 ? bitAt(start - base) : start == base);
-			Vector sequence = plan.of[before + count(begins & upTo) - 1];
-			before += count(begins);
-			u32 s = at - sequence.w[Plan::DISTANCE];
-			bool literal = at < sequence.w[Plan::MATCH];
-			bool loads = literal || s < kept;
-			const u8 *p = literal ? text : out.base;
-			byte[g] = s;
-			loadByteIf(loads, byte[g], p + (literal ? at + sequence.w[Plan::LITERALS] : s));
-			loaded |= (u32)loads << g;
-		}
-	}
-
-	HR_FN void write(const Output &out) const {
-		HR_UNROLL for (u32 g = 0; g < GROUPS; g++) {
-			u32 base = from + LANES * g, v = byte[g];
-			if (base >= stop) break;
-			bool near = !(loaded >> g & 1), inside = near && v >= base;
-			u32 source = inside ? v - base : lane();
-			if (near && !inside) v = *out.here(v);
-			if (ballot(inside)) v = follow(v, source);
-			*out.here(base + lane()) = (u8)v;
-			syncWarp();
-		}
-	}
-
-	// follow gives a lane the value of the lane that its source is, or that one's source.
-	static HR_FN u32 follow(u32 v, u32 source) {
-		HR_UNROLL for (u32 i = 1; i < LANES; i *= 2) source = shuffle(source, source);
-		return shuffle(v, source);
-	}
-};
-
-// Frame is what execution knows of the frame that it is in.
+// FrameState is what execution knows of the frame that it is in.
 struct FrameState {
 	u32 start;      // position
 	u32 repeats[3]; // 3.1.1.5
@@ -135,25 +62,92 @@ struct FrameState {
 	}
 };
 
-// Reader hands out the sequences of a block: the lane's of the next 32.
+// Plan is the shared memory of a warp: what a byte must know of its sequence, and the output.
+struct Plan {
+	enum { MATCH, DISTANCE, LITERALS }; // literals: what is to be added to a position to find its literal
+
+	Vector of[LANES];
+	u8 output[Output::SIZE];
+	FrameState frame; // of the block that is executed
+};
+
+HR_FN Plan &planOfWarp() {
+	HR_SHARED Plan plans[ZSTD_EXECUTE_BLOCK / 32];
+	return plans[warp()];
+}
+
+// Tile is up to TILE bytes of output that are made at once.
+struct Tile {
+	enum : u32 { GROUPS = 8, BYTES = GROUPS * LANES };
+	static_assert((u32)BYTES <= (u32)Output::PIECE, "a piece of output");
+
+	u32 byte[GROUPS]; // the lane's of each group: its value if it is loaded, else the position of its source
+	u32 loaded;       // a bit a group
+
+	// load finds the sources of all bytes up to a position, and loads those that are not in Output. start is where the lane's sequence begins, and before how many sequences begin
+	// before the tile. Bytes
+	// behind stop are made as if the last match went on: they do no harm, and cost no test.
+	HR_FN void load(const Output &out, u32 stop, const Plan &plan, u32 start, u32 &before, const u8 *text) {
+		u32 upTo = (2u << lane()) - 1;
+		loaded = 0;
+		HR_UNROLL for (u32 g = 0; g < GROUPS; g++) {
+			u32 base = out.at + LANES * g, at = base + lane();
+			if (base >= stop) break;
+			u32 begins = orAll(LANES > 1 ? bitAt(start - base) : start == base);
+			Vector sequence = plan.of[before + count(begins & upTo) - 1];
+			before += count(begins);
+			u32 s = at - sequence.w[Plan::DISTANCE];
+			bool literal = at < sequence.w[Plan::MATCH];
+			bool loads = literal || s < out.oldest;
+			const u8 *p = literal ? text : out.base;
+			byte[g] = s;
+			loadByteIf(loads, byte[g], p + (literal ? at + sequence.w[Plan::LITERALS] : s));
+			loaded |= (u32)loads << g;
+		}
+	}
+
+	// write writes the bytes up to a position.
+	HR_FN void write(Output &out, u32 stop) const {
+		HR_UNROLL for (u32 g = 0; g < GROUPS; g++) {
+			u32 base = out.at + LANES * g, v = byte[g];
+			if (base >= stop) break;
+			bool near = !(loaded >> g & 1), inside = near && v >= base;
+			u32 source = inside ? v - base : lane();
+			if (near && !inside) v = *out.here(v);
+			if (ballot(inside)) v = follow(v, source);
+			*out.here(base + lane()) = (u8)v;
+			syncWarp();
+		}
+		out.wrote(stop - out.at);
+	}
+
+	// follow gives a lane the value of the lane that its source is, or that one's source.
+	static HR_FN u32 follow(u32 v, u32 source) {
+		HR_UNROLL for (u32 i = 1; i < LANES; i *= 2) source = shuffle(source, source);
+		return shuffle(v, source);
+	}
+};
+
+// Reader hands out the sequences of a block: the lane's of the next 32. Those behind them are
+// asked for while these are executed, but not kept: registers are few.
 struct Reader {
 	const u8 *packed;
-	u32 left;            // sequences
-	u32 literals, bytes; // sums before the next one
+	u32 left;     // sequences
+	u32 literals; // before the next one
 	Packed mine;
 
 	HR_FN void load() {
 		mine.low = mine.high = 0;
-		loadPackedIf(lane() < left, mine, packed + 8 * lane());
+		if (lane() < left) mine = loadPacked(packed + 8 * lane());
 	}
 
-	// skip passes n of them. The next ones are on their way when it returns.
+	// skip passes n of those that are loaded.
 	HR_FN void skip(u32 n) {
 		literals = shuffle(mine.literals(), n - 1);
-		bytes = shuffle(mine.bytes(), n - 1);
 		left -= n;
 		packed += 8 * n;
-		load();
+		u32 line = 128 * lane(); // of 128 bytes: four hold what comes next, cut or not, and what follows
+		if (line < least(8 * left, 512u)) prefetch(packed + line);
 	}
 };
 
@@ -162,33 +156,33 @@ struct Sequences {
 	Output out;
 	Reader in;
 	const u8 *text;
-	const FrameState *frame;
-	u32 begin, frameStart; // positions
-	u32 at, stop;          // what tiles have begun, and how far the sequences reach that are planned
+	u32 begin;             // of the block; positions all
+	u32 stop;              // behind the sequences that are planned
 	u32 start, before;     // see Tile.load
 	bool good;             // no match begins before the frame
 
 	// command is the next sequence of a lane.
-	HR_FN Command command(const FrameState &frame) const {
+	HR_FN Command command() const {
 		u32 literals = in.mine.literals(), bytes = in.mine.bytes();
 		u32 literalsBefore = shuffle(literals, (lane() - 1) & (LANES - 1)), bytesBefore = shuffle(bytes, (lane() - 1) & (LANES - 1));
 		if (lane() == 0) {
 			literalsBefore = in.literals;
-			bytesBefore = in.bytes;
+			bytesBefore = stop - begin;
 		}
 		Command c;
 		c.from = literalsBefore;
 		c.literals = literals - literalsBefore;
 		c.to = begin + bytesBefore;
 		c.length = bytes - bytesBefore - c.literals;
-		c.distance = frame.resolve(in.mine.offset());
+		c.distance = planOfWarp().frame.resolve(in.mine.offset());
 		return c;
 	}
 
 	// plan makes the next 32 sequences those that tiles are made of.
 	HR_FN void plan() {
-		Command c = command(*frame);
-		u32 wrong = ballot(!(lane() < in.left && c.distance - 1 < c.match() - frameStart));
+		in.load();
+		Command c = command();
+		u32 wrong = ballot(!(lane() < in.left && c.distance - 1 < c.match() - planOfWarp().frame.start));
 		u32 n = wrong ? lowest(wrong) : (u32)LANES;
 		if (n == 0) {
 			good = false;
@@ -205,25 +199,16 @@ struct Sequences {
 		syncWarp();
 	}
 
-	// step begins a tile, and finishes the one before it.
-	HR_FN void step(Tile &next, const Tile &now) {
-		if (at == stop && in.left > 0) plan();
-		next.from = at;
-		at = next.stop = least(stop, at + Tile::BYTES);
-		next.load(out, planOfWarp(), start, before, text);
-		if (now.from == now.stop) return;
-		now.write(out);
-		out.wrote(now.stop - now.from);
-	}
-
-	// all is two steps, so that no tile is copied to where the other was: a copy would wait for what
-	// the tile loads.
 	HR_FN void all() {
-		Tile a = {}, b;
-		HR_ROLLED do {
-			step(b, a);
-			step(a, b);
-		} while (a.from < a.stop);
+		HR_ROLLED while (in.left > 0) {
+			plan();
+			HR_ROLLED while (out.at < stop) {
+				Tile tile;
+				u32 to = least(stop, out.at + Tile::BYTES);
+				tile.load(out, to, planOfWarp(), start, before, text);
+				tile.write(out, to);
+			}
+		}
 	}
 };
 
@@ -234,19 +219,16 @@ struct Executed {
 
 // executeSequences is compiled on its own, so that what the caller has to remember takes no
 // registers here.
-HR_FAR Executed executeSequences(Output out, const FrameState &frame, const Block &b, const u8 *text) {
+HR_FAR Executed executeSequences(Output out, const Block &b, const u8 *text) {
 	Sequences s;
 	s.out = out;
 	s.out.bytes = planOfWarp().output; // the same, known to be shared memory
 	s.in.packed = (const u8 *)b.sequences;
 	s.in.left = b.sequenceCount;
-	s.in.literals = s.in.bytes = 0;
-	s.in.load();
+	s.in.literals = 0;
 	s.text = text;
-	s.frame = &frame;
-	s.begin = s.at = s.stop = s.out.at;
+	s.begin = s.stop = s.out.at;
 	s.start = s.before = 0;
-	s.frameStart = frame.start;
 	s.good = true;
 	s.all();
 	Executed done = {s.out, s.good};
@@ -294,7 +276,9 @@ struct Executor {
 			return OK;
 		}
 		if (b.sequenceCount > 0) {
-			Executed done = executeSequences(out, frame, b, text);
+			if (lane() == 0) planOfWarp().frame = frame;
+			syncWarp();
+			Executed done = executeSequences(out, b, text);
 			if (!done.good) return CORRUPT;
 			out = done.out;
 			out.bytes = planOfWarp().output;
