@@ -27,7 +27,9 @@ def light(z0: int) -> np.ndarray:
     out = np.full((CHUNK[0], EDGE, EDGE), 100, np.float32)
     for _ in range(40):
         centre, width, height = r.uniform(0, EDGE, 3), r.uniform(6, 30), r.uniform(50, 600)
-        planes = [np.exp(-((axis - c) ** 2) / (2 * width**2)).astype(np.float32) for axis, c in zip((z, y, x), centre, strict=True)]
+        planes = [
+            np.exp(-((axis - c) ** 2) / (2 * width**2)).astype(np.float32) for axis, c in zip((z, y, x), centre, strict=True)
+        ]
         if planes[0].max() > 1e-6:
             out += (height * planes[0])[:, None, None] * (planes[1][:, None] * planes[2][None, :])[None]
     return out
@@ -87,7 +89,9 @@ def kinds(n: int, r: np.random.Generator) -> Iterator[bytes]:
     half = r.integers(0, 65536, n // 2 + 1, dtype=np.uint16)
     half[r.random(half.size) >= 0.5] = 0
     t = np.arange(n // 2 + 1)
-    smooth = (100 + 400 * np.exp(-(((t / 50 % 60) - 30) / 12) ** 2) + r.standard_normal(t.size) * 9).astype(np.uint16).tobytes()
+    smooth = (
+        (100 + 400 * np.exp(-((((t / 50 % 60) - 30) / 12) ** 2)) + r.standard_normal(t.size) * 9).astype(np.uint16).tobytes()
+    )
     yield r.bytes(n)
     yield b"".join(words[int(i)] for i in r.integers(0, 300, n // 10 + 1))[:n]
     yield half.tobytes()[:n]
@@ -122,7 +126,30 @@ def sized(n: int) -> bytes:
 
 
 def write_cases(path: str) -> None:
-    sizes = [1, 2, 3, 5, 8, 20, 63, 65, 255, 257, 700, 1023, 1025, 4096, 9999, 20_000, 65_536, 131_071, 131_073, 262_144, 300_001, 1 << 20]
+    sizes = [
+        1,
+        2,
+        3,
+        5,
+        8,
+        20,
+        63,
+        65,
+        255,
+        257,
+        700,
+        1023,
+        1025,
+        4096,
+        9999,
+        20_000,
+        65_536,
+        131_071,
+        131_073,
+        262_144,
+        300_001,
+        1 << 20,
+    ]
     with Pool() as pool:
         parts = pool.map(sized, sizes, 1)
     count = sum(10 * (9 if n < 100_000 else 5) for n in sizes)

@@ -335,7 +335,7 @@ func TestZstdFrames(t *testing.T) {
 		got := m.decodeZstd(t, []zstdSource{unchecked}, blocks, arena)[0]
 		zstdCheck(t, unchecked, got, a, true)
 		for i, got := range m.decodeZstd(t, sources, blocks, 1<<24) {
-			want := uint32(OK)
+			want := OK
 			switch s := sources[i]; {
 			case s.name == "legacy" || s.name == "dictionary" || s.name == "window of 2^41":
 				want = Unsupported
