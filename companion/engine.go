@@ -20,7 +20,8 @@ const helloTime = 10 * time.Second
 type Config struct {
 	// Socket is the path at which it listens.
 	Socket string
-	// Device is "cpu", which is the default, or "cuda:N".
+	// Device is "cpu", which is the default, or a GPU by any name of it: "cuda:N",
+	// "GPU-<uuid>", "MIG-<uuid>".
 	Device string
 	// Driver is the path of libcuda; "" is the system's.
 	Driver string
@@ -60,7 +61,8 @@ func Listen(cfg Config) (*Engine, error) {
 	if cfg.Device == "" {
 		cfg.Device = "cpu"
 	}
-	if err := session.CheckDevice(cfg.Driver, cfg.Device); err != nil {
+	var err error
+	if cfg.Device, err = session.FindDevice(cfg.Driver, cfg.Device); err != nil {
 		return nil, err
 	}
 	if cfg.Clients == 0 {

@@ -43,7 +43,7 @@ damacy's benchmark are accepted; the crops are the same, sample by sample.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Root, "root", "", "folder of the data set (default: the scenario's store_root)")
-	f.StringVar(&o.Device, "device", "cpu", "cpu or cuda:N")
+	f.StringVar(&o.Device, "device", "cpu", "cpu, cuda:N, GPU-<uuid> or MIG-<uuid>")
 	f.StringVar(&o.Reuse, "reuse", "", "none, batch, window or cache: how long a decoded chunk is kept (default window)")
 	f.StringVar(&o.Decoder, "decoder", "", "decoder of a GPU device")
 	f.StringVar(&o.Reader, "reader", "", "how files are read: ring, direct, uring, on a GPU mapped (default: mapped where it can be)")

@@ -16,40 +16,43 @@ type placed struct {
 
 // place settles the device of a request that makes batches: the engine's own, the
 // one asked for, or else the rank's GPU, and the host where there is none.
-func (s *Session) place(r *request) error {
-	own := s.options.Device
+func (s *Session) place(r *request) (err error) {
+	own, asked := s.options.Device, r.Device
+	if asked != "" && asked != own && own != "cpu" {
+		if asked, err = FindDevice(s.options.Driver, asked); err != nil {
+			return err
+		}
+	}
 	switch {
-	case own != "" && r.Device != "" && r.Device != own:
+	case own != "" && asked != "" && asked != own:
 		return nd.Errorf(nd.ErrConfig, "Device is %q, this engine's is %q: leave it out", r.Device, own)
 	case own != "":
 		r.placed = placed{own, "the device of the engine"}
-	case r.Device == "":
+	case asked == "":
 		r.placed = defaultDevice(s.options.Driver, r.Env)
 	default:
-		if err := CheckDevice(s.options.Driver, r.Device); err != nil {
-			return err
-		}
-		r.placed = placed{r.Device, "asked for"}
+		r.placed = placed{asked, "asked for"}
 	}
 	r.Device = r.placed.Device
 	return nil
 }
 
-// CheckDevice says in one line why a device cannot be used, if that can be seen
-// without opening it. driver is the path of libcuda, "" for the system's.
-func CheckDevice(driver, device string) error {
-	number, gpu := strings.CutPrefix(device, "cuda:")
+// FindDevice gives a device by its shortest name, "cpu" or "cuda:N", or says in one
+// line why it cannot be used, if that can be seen without opening it. driver is the
+// path of libcuda, "" for the system's.
+func FindDevice(driver, device string) (string, error) {
 	if device == "cpu" {
-		return nil
+		return device, nil
 	}
-	if !gpu {
-		return nd.Errorf(nd.ErrConfig, "Device is %q, must be \"cpu\" or \"cuda:N\"", device)
+	if !cuda.IsName(device) {
+		return "", nd.Errorf(nd.ErrConfig, "Device is %q, must be \"cpu\", \"cuda:N\", \"GPU-<uuid>\" or \"MIG-<uuid>\"", device)
 	}
 	d, err := cuda.Load(driver)
-	if err == nil {
-		_, err = d.Find(number)
+	if err != nil {
+		return "", err
 	}
-	return err
+	n, err := d.Find(device)
+	return fmt.Sprintf("cuda:%d", n), err
 }
 
 // defaultDevice is the GPU of the client's local rank. A process that sees one GPU

@@ -88,10 +88,24 @@ func TestDefaultDevice(t *testing.T) {
 func TestDeviceThatIsNotThere(t *testing.T) {
 	s, _ := onGPU(t)
 	missing := New(Options{Driver: filepath.Join(t.TempDir(), "libcuda.so.1")})
-	for want, on := range map[string]*Session{"no GPU 7: there are 2": s, "no NVIDIA driver": missing} {
+	for want, on := range map[string]*Session{"no GPU 7: the process may use 2": s, "no NVIDIA driver": missing} {
 		_, _, err := on.Open(t.Context(), gpuRequest(t, `, "device": "cuda:7"`))
 		if !errors.Is(err, nd.ErrDevice) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// A GPU may be asked for by its UUID, of an engine of a device by any name of that
+// one, and is known by its number from there on.
+func TestDeviceByUUID(t *testing.T) {
+	const second = "GPU-01010000-0000-0000-0000-000000000000" // of the fake driver
+	fake := cudatest.New(t)
+	for own, want := range map[string]string{"": "cuda:1", "cuda:1": "cuda:1", "cuda:0": "this engine's is \"cuda:0\"", "cpu": "this engine's is \"cpu\""} {
+		r := request{Device: second}
+		err := New(Options{Driver: fake.Path, Device: own}).place(&r)
+		if err != nil && (!errors.Is(err, nd.ErrConfig) || !strings.Contains(err.Error(), want)) || err == nil && r.Device != want {
+			t.Errorf("engine of %q: device %q, %v; want %s", own, r.Device, err, want)
 		}
 	}
 }

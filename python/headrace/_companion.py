@@ -65,7 +65,7 @@ class Memory:
     def open(cls, client: Any, uuid: str, handle: str) -> Memory:
         """An allocation of the engine on a GPU."""
         why = ctypes.create_string_buffer(256)
-        digits = bytes.fromhex(uuid.removeprefix("GPU-").replace("-", ""))
+        digits = bytes.fromhex(uuid.removeprefix("GPU-").removeprefix("MIG-").replace("-", ""))
         pointer = client.hr_memory_import(digits, bytes.fromhex(handle), why, len(why))
         if pointer is None:
             raise Device(why.value.decode(errors="replace"))

@@ -39,7 +39,7 @@ class Loader(Engine):
         The order of an epoch follows from the seed, the epoch and the source alone.
         Without shuffle it is the order of the source.
     device
-        "cpu", "cuda:N" or N; None is the GPU of the local rank if there is one, else
+        "cpu", "cuda:N", N or a GPU's UUID; None is the GPU of the local rank if there is one, else
         "cpu". `stats()` tells which it is, and why.
     tail
         The last batch of an epoch may be "short", on some ranks empty with weight 0,

@@ -75,6 +75,7 @@ struct State {
     size_t memory = size_t(16) << 30;  // of each device
     bool lazy = false, read_only_register = true;
     std::vector<Context> contexts = std::vector<Context>(16);
+    std::vector<std::string> profiles = std::vector<std::string>(16);  // of MIG instances
     std::map<std::string, Fault> faults;
     std::map<std::string, int64_t> calls;
     std::set<std::string> hidden;  // entries that cuGetProcAddress denies
