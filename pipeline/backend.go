@@ -32,8 +32,8 @@ type capacity struct {
 
 // newBackend opens what the config asks for.
 func newBackend(p *Pipeline) (backend, error) {
-	if n, ok := p.cfg.Device.ordinal(); ok {
-		return openDevice(p, n)
+	if p.cfg.Device.gpu() {
+		return openDevice(p)
 	}
 	return newHost(p), nil
 }

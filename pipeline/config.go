@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 
+	"github.com/headrace/headrace/cuda"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/store"
 )
@@ -96,8 +96,9 @@ func ParseReuse(name string) (Reuse, error) {
 	return Reuse(i), err
 }
 
-// Device is where batches are made: "cpu" or "cuda:N"; "" picks the rank's GPU
-// if there is one and the CPU otherwise.
+// Device is where batches are made: "cpu", or a GPU by its number in this process,
+// "cuda:N", or by its UUID or the start of it, "GPU-..." or "MIG-..." as nvidia-smi -L
+// prints it; "" is the CPU.
 type Device string
 
 // Field is one output tensor of every batch, of shape [N, extents...].
@@ -220,7 +221,7 @@ func (c *Config) Validate() error {
 	if err := c.Device.check(); err != nil {
 		v.check(false, "Device", "%v", err)
 	}
-	_, gpu := c.Device.ordinal()
+	gpu := c.Device.gpu()
 	_, known := c.access()
 	v.check(known || gpu && c.Reader == "mapped", "Reader", "%q is unknown here: \"ring\", \"direct\", \"uring\", on a GPU \"mapped\", or \"\"", c.Reader)
 	c.checkDecoder(v)
@@ -268,18 +269,13 @@ func (f *Field) validate(v *violations, at string, arrays int) {
 }
 
 func (d Device) check() error {
-	if _, gpu := d.ordinal(); gpu || d == "" || d == "cpu" {
+	if d.gpu() || d == "" || d == "cpu" {
 		return nil
 	}
-	return fmt.Errorf("%q is neither \"cpu\" nor \"cuda:N\"", string(d))
+	return fmt.Errorf("is %q: want \"cpu\", \"cuda:N\", \"GPU-<uuid>\" or \"MIG-<uuid>\"", string(d))
 }
 
-// ordinal is the number of the GPU; false for the CPU.
-func (d Device) ordinal() (int, bool) {
-	n, ok := strings.CutPrefix(string(d), "cuda:")
-	i, err := strconv.Atoi(n)
-	return i, ok && err == nil && i >= 0
-}
+func (d Device) gpu() bool { return cuda.IsName(string(d)) }
 
 // violations collects what is wrong with a config.
 type violations struct{ list []error }

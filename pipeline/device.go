@@ -62,7 +62,7 @@ type device struct {
 
 // openDevice gets hold of the GPU: what is missing there is found before memory is
 // divided.
-func openDevice(p *Pipeline, ordinal int) (_ backend, err error) {
+func openDevice(p *Pipeline) (_ backend, err error) {
 	d := &device{p: p, todo: newQueue[unpackTask](), stop: make(chan struct{})}
 	defer func() {
 		if err != nil {
@@ -70,6 +70,10 @@ func openDevice(p *Pipeline, ordinal int) (_ backend, err error) {
 		}
 	}()
 	driver, err := cuda.Load(p.cfg.Driver)
+	if err != nil {
+		return nil, err
+	}
+	ordinal, err := driver.Find(string(p.cfg.Device))
 	if err != nil {
 		return nil, err
 	}

@@ -196,7 +196,6 @@ func (l *frameList) failed(w *wave) (list []int32) {
 
 // checkDecoder is about the name alone; whether the library is there shows at Open.
 func (c *Config) checkDecoder(v *violations) {
-	_, gpu := c.Device.ordinal()
 	_, framed := c.decoderPath()
-	v.check(c.Decoder == "" || gpu && framed, "Decoder", "%q is unknown here: \"\", or on a GPU \"nvcomp\" or \"nvcomp=PATH\"", c.Decoder)
+	v.check(c.Decoder == "" || c.Device.gpu() && framed, "Decoder", "%q is unknown here: \"\", or on a GPU \"nvcomp\" or \"nvcomp=PATH\"", c.Decoder)
 }

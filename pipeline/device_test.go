@@ -329,7 +329,7 @@ func TestPipelinesBesideEachOther(t *testing.T) {
 	c := newCube(t)
 	fake := onFake(t, &c.cfg)
 	var running sync.WaitGroup
-	for i, device := range []Device{"cuda:0", "cuda:0", "cuda:1"} {
+	for i, device := range []Device{"cuda:0", "GPU-0100", "cuda:1"} {
 		cfg := c.cfg
 		cfg.Device = device
 		p, err := Open(t.Context(), cfg)
