@@ -46,8 +46,17 @@
 // mix(x): x ^= x>>30; x *= 0xbf58476d1ce4e5b9; x ^= x>>27;
 // x *= 0x94d049bb133111eb; x ^= x>>31.
 //
-// Slices. A global batch of g positions gives rank r of w the positions from
-// floor(g·r/w) to floor(g·(r+1)/w) of the batch.
+// Slices. A global batch of g positions gives replica group r of w, each of R
+// ranks in a row, the positions from floor(g·r/w) to floor(g·(r+1)/w) of the batch.
+//
+// Plan hash: the first 16 bytes, in hex, of SHA-256 of "headrace/plan/1", a zero
+// byte, the fingerprint (a string), n, the global batch, seed, 1 for a shuffled
+// order or 0, the name of the tail (a string), the samples of a block, the blocks
+// of a window, and the ends of blocks of unequal size (a list); 0 and an empty
+// list for what there is not.
+//
+// State: one JSON object with the names format (1), fingerprint, seed, epoch,
+// next_position, global, n, shuffle, tail, block, window, plan, as type State says.
 //
 // Random crops. K is SHA-256 of "headrace/crops/1", a zero byte and the seed of
 // the source; k0 and k1 are its first two words. The state of sample i is

@@ -43,6 +43,14 @@ type golden struct {
 		Epoch       int64
 		At          [][2]int64
 	}
+	Plans []struct {
+		Fingerprint string
+		N, Global   int64
+		Seed        uint64
+		Shuffle     bool
+		Tail        string
+		Plan        string
+	}
 	Random []goldenCrops
 	Grid   goldenCrops
 	List   struct {
@@ -79,6 +87,19 @@ func TestGoldenOrders(t *testing.T) {
 			if got := o.Where(pair[1]); got != pair[0] {
 				t.Errorf("n %d, %q, seed %d, epoch %d: Where(%d) is %d, want %d", g.N, g.Fingerprint, g.Seed, g.Epoch, pair[1], got, pair[0])
 			}
+		}
+	}
+}
+
+func TestGoldenPlans(t *testing.T) {
+	for _, g := range readGolden(t).Plans {
+		tail, err := sampler.ParseTail(g.Tail)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := sampler.Stream{N: g.N, Global: g.Global, Seed: g.Seed, Fingerprint: g.Fingerprint, Shuffle: g.Shuffle, Tail: tail}
+		if got := s.PlanHash(); got != g.Plan {
+			t.Errorf("%+v: plan %s, want %s", s, got, g.Plan)
 		}
 	}
 }

@@ -120,6 +120,12 @@ def fingerprint(kind, parameters):
     return hashlib.sha256(b"headrace/source/1\0" + text(kind) + parameters).hexdigest()[:32]
 
 
+def plan(p):
+    data = b"headrace/plan/1\0" + text(p["fingerprint"]) + u64(p["n"]) + u64(p["global"]) + u64(p["seed"])
+    data += u64(p["shuffle"]) + text(p["tail"]) + u64(p["block"]) + u64(p["window"]) + numbers(p["ends"])
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
 def fields(config):
     """One field, whose arrays have the canonical metadata "{}"."""
     out = u64(1) + text("image") + numbers(config["crop"]) + u64(len(config["shapes"]))
@@ -137,6 +143,11 @@ def main():
             at = order(n, epoch_key(fp, n, seed, epoch))
             at_positions = sorted({p for p in [0, 1, 2, 3, n // 3, n // 2, n - 2, n - 1] if 0 <= p < n})
             orders.append({"n": n, "fingerprint": fp, "seed": seed, "epoch": epoch, "at": [[p, at(p)] for p in at_positions]})
+    plans = []
+    for shuffle, tail in [(True, "short"), (False, "drop"), (True, "mask")]:
+        p = {"fingerprint": "00ff", "n": 10**6, "global": 512, "seed": 2**64 - 1, "shuffle": shuffle, "tail": tail}
+        p |= {"block": 0, "window": 0, "ends": []}
+        plans.append(p | {"plan": plan(p)})
     random_crops = []
     for config in [
         {"crop": [2, 3], "shapes": [[4, 9], [100, 3], [2, 70]], "weight": "volume", "flips": [-1], "seed": 0},
@@ -162,7 +173,7 @@ def main():
         parameters += u64(1) + u64(0) + numbers(box) + u64(flip)
     parameters += u64(1) + numbers(crop_list["shape"]) + text("{}")
     crop_list["fingerprint"] = fingerprint("list", parameters)
-    print(json.dumps({"orders": orders, "random": random_crops, "grid": grid, "list": crop_list}, indent=1))
+    print(json.dumps({"orders": orders, "plans": plans, "random": random_crops, "grid": grid, "list": crop_list}, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,101 @@
+package sampler
+
+import "github.com/headrace/headrace/nd"
+
+// CheckWorld says whether a number of ranks can serve the stream.
+func (s Stream) CheckWorld(world int) error {
+	if world < 1 {
+		return nd.Errorf(nd.ErrConfig, "stream: %d ranks, must be at least 1", world)
+	}
+	if r := s.replicas(); world%r != 0 {
+		return nd.Errorf(nd.ErrConfig, "stream: Replicas is %d, which does not divide %d ranks: change one of them", r, world)
+	}
+	return nil
+}
+
+func (s Stream) replicas() int { return max(1, s.Replicas) }
+
+// group is the replica group of a rank, and how many groups there are. ok is false
+// for a rank that the world does not have, and for a world that CheckWorld refuses.
+func (s Stream) group(rank, world int) (group, groups int, ok bool) {
+	r := s.replicas()
+	if rank < 0 || rank >= world || world%r != 0 {
+		return 0, 1, false
+	}
+	return rank / r, world / r, true
+}
+
+// Slice is the part of a global batch's positions that one rank of a world
+// serves. The slices of all replica groups are the batch, and differ in size by
+// one at most; in a short batch some may be empty. It does not hold where ranks
+// read what lies on their node: Epoch.Positions holds always.
+func (s Stream) Slice(step int64, rank, world int) nd.Span {
+	return s.Split(s.Span(step), rank, world)
+}
+
+// Split is one rank's part of any range of positions, such as what is left of a
+// batch after a resume within it.
+func (s Stream) Split(batch nd.Span, rank, world int) nd.Span {
+	group, groups, ok := s.group(rank, world)
+	if !ok {
+		return nd.Span{Start: batch.Start, Stop: batch.Start}
+	}
+	return nd.Span{
+		Start: batch.Start + share(batch.Len(), group, groups),
+		Stop:  batch.Start + share(batch.Len(), group+1, groups),
+	}
+}
+
+// Rows is the number of rows of a rank's batch: its samples, and with TailMask
+// the padding behind them.
+func (s Stream) Rows(step int64, rank, world int) int64 {
+	if s.Tail == TailMask && s.Span(step).Len() > 0 {
+		return s.MaxRows(world)
+	}
+	return s.Slice(step, rank, world).Len()
+}
+
+// MaxRows is the most rows that a batch of any rank has: what its memory must
+// hold. It is 0 for a world that CheckWorld refuses.
+func (s Stream) MaxRows(world int) int64 {
+	_, groups, ok := s.group(0, world)
+	if !ok || s.Global < 1 {
+		return 0
+	}
+	return (s.Global-1)/int64(groups) + 1
+}
+
+// Weight is what a rank multiplies the mean loss of its batch by, so that the mean
+// over all ranks (as data parallel trainers take it of gradients) is the mean over
+// the samples of the global batch: samples of the rank, times replica groups, over
+// samples of the batch. It is 1 where all ranks have as many, 0 for a rank without
+// a sample.
+func (s Stream) Weight(step int64, rank, world int) float64 {
+	batch := s.Span(step).Len()
+	_, groups, ok := s.group(rank, world)
+	if !ok || batch == 0 {
+		return 0
+	}
+	return float64(s.Slice(step, rank, world).Len()) * float64(groups) / float64(batch)
+}
+
+// share is floor(g·r/w). The product itself may not fit; r·(g mod w) does for
+// any real number of ranks.
+func share(g int64, r, w int) int64 {
+	return g/int64(w)*int64(r) + g%int64(w)*int64(r)/int64(w)
+}
+
+// holder is the slice of a batch of g positions, cut in w, that holds position p:
+// the last r with floor(g·r/w) <= p.
+func holder(p, g int64, w int) int {
+	lo, hi := 0, w-1
+	for lo < hi {
+		mid := lo + (hi-lo+1)/2
+		if share(g, mid, w) <= p {
+			lo = mid
+		} else {
+			hi = mid - 1
+		}
+	}
+	return lo
+}
