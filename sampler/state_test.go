@@ -105,7 +105,7 @@ func TestDriftIsRefusedByName(t *testing.T) {
 			t.Errorf("%s: %v", word, err)
 		}
 		at, err := state.Check(here, true)
-		if err != nil || at.Epoch != 4 || at.Step*8+at.Skip != min(40, at.Stream.Delivered().Stop) {
+		if err != nil || at.Epoch != 4 || at.Step*8+at.Skip != 40 && at.Step != at.Stream.Steps() {
 			t.Errorf("%s with drift: %+v %v", word, at, err)
 		}
 		if at.Stream.Seed != 3 || at.Stream.Fingerprint != here.Fingerprint || at.Stream.N != here.N {
