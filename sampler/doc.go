@@ -55,6 +55,18 @@
 // of a window, and the ends of blocks of unequal size (a list); 0 and an empty
 // list for what there is not.
 //
+// Digest of an epoch. K is SHA-256 of "headrace/digest/1", a zero byte and the 32
+// bytes of the epoch's key (of an order that is not shuffled too); k0 … k5 are the
+// first words of K. Lane j = 0, 1 of sample s at position p is
+//
+//	a = mix(mix(p + k[2j]) xor (s + k[2j+1]))
+//
+// and of the data digest mix(a + mix(c + k[4+j])), c being the content: at first
+// the number of fields, then for each field mix(c xor (crc + 2^32·length)), with
+// length the bytes of the sample in that field's tensor and crc their CRC-32 (IEEE
+// 802.3, as in zlib). A digest is the sums of both lanes, printed as 16 hex digits
+// each, and the number of samples.
+//
 // State: one JSON object with the names format (1), fingerprint, seed, epoch,
 // next_position, global, n, shuffle, tail, block, window, plan, as type State says.
 //

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"os/exec"
 	"testing"
 
 	"github.com/headrace/headrace/nd"
@@ -50,6 +51,15 @@ type golden struct {
 		Shuffle     bool
 		Tail        string
 		Plan        string
+	}
+	Digests []struct {
+		N           int64
+		Fingerprint string
+		Seed        uint64
+		Epoch       int64
+		Count       int64
+		Digest      string
+		Data        string
 	}
 	Random []goldenCrops
 	Grid   goldenCrops
@@ -101,6 +111,36 @@ func TestGoldenPlans(t *testing.T) {
 		if got := s.PlanHash(); got != g.Plan {
 			t.Errorf("%+v: plan %s, want %s", s, got, g.Plan)
 		}
+	}
+}
+
+func TestGoldenDigests(t *testing.T) {
+	for _, g := range readGolden(t).Digests {
+		s := sampler.Stream{N: g.N, Global: 1, Fingerprint: g.Fingerprint, Seed: g.Seed, Shuffle: true}
+		e, span := s.Epoch(g.Epoch), nd.Span{Stop: g.Count}
+		if got := e.Digest(span); got.String() != g.Digest || got.Count != g.Count {
+			t.Errorf("n %d: digest %v of %d, want %s", g.N, got, got.Count, g.Digest)
+		}
+		key := s.DigestKey(g.Epoch)
+		var data sampler.DataDigest
+		for p, sample := range e.Order().Samples(span) {
+			key.AddData(&data, int64(p), sample, sampler.Content(fmt.Appendf(nil, "image %d", sample), []byte("mask")))
+		}
+		if data.String() != g.Data || data.Count != g.Count {
+			t.Errorf("n %d: data digest %v of %d, want %s", g.N, data, data.Count, g.Data)
+		}
+	}
+}
+
+// The vectors are what golden.py writes, where there is a Python to run it.
+func TestGoldenIsGenerated(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no python3 on this machine")
+	}
+	out, err := exec.CommandContext(t.Context(), python, "testdata/golden.py").Output()
+	if err != nil || string(out) != string(goldenJSON) {
+		t.Errorf("golden.py writes other vectors than testdata/golden.json (%v)", err)
 	}
 }
 

@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import struct
+import zlib
 
 MASK = (1 << 64) - 1
 
@@ -126,6 +127,22 @@ def plan(p):
     return hashlib.sha256(data).hexdigest()[:32]
 
 
+def digests(key, samples, contents):
+    """The coverage digest of (position, sample) pairs, and the data digest."""
+    source = words(hashlib.sha256(b"headrace/digest/1\0" + key).digest())
+    k = [next(source) for _ in range(6)]
+    cover, data = [0, 0], [0, 0]
+    for (p, s), content in zip(samples, contents):
+        c = len(content)
+        for field in content:
+            c = mix(c ^ (zlib.crc32(field) + (len(field) << 32) & MASK))
+        for j in range(2):
+            a = mix(mix(p + k[2 * j] & MASK) ^ (s + k[2 * j + 1] & MASK))
+            cover[j] = cover[j] + a & MASK
+            data[j] = data[j] + mix(a + mix(c + k[4 + j] & MASK) & MASK) & MASK
+    return ["%016x%016x" % tuple(lanes) for lanes in (cover, data)]
+
+
 def fields(config):
     """One field, whose arrays have the canonical metadata "{}"."""
     out = u64(1) + text("image") + numbers(config["crop"]) + u64(len(config["shapes"]))
@@ -148,6 +165,14 @@ def main():
         p = {"fingerprint": "00ff", "n": 10**6, "global": 512, "seed": 2**64 - 1, "shuffle": shuffle, "tail": tail}
         p |= {"block": 0, "window": 0, "ends": []}
         plans.append(p | {"plan": plan(p)})
+    digested = []
+    for n, fp, seed, epoch, delivered in [(10, "", 0, 0, 10), (2000, "00ff", 1, 7, 1984), (2**62, "00ff", 2**64 - 1, 2**40, 100)]:
+        key = epoch_key(fp, n, seed, epoch)
+        at = order(n, key)
+        samples = [(p, at(p)) for p in range(delivered)]
+        contents = [[b"image %d" % s, b"mask"] for _, s in samples]
+        cover, data = digests(key, samples, contents)
+        digested.append({"n": n, "fingerprint": fp, "seed": seed, "epoch": epoch, "count": delivered, "digest": cover, "data": data})
     random_crops = []
     for config in [
         {"crop": [2, 3], "shapes": [[4, 9], [100, 3], [2, 70]], "weight": "volume", "flips": [-1], "seed": 0},
@@ -173,7 +198,7 @@ def main():
         parameters += u64(1) + u64(0) + numbers(box) + u64(flip)
     parameters += u64(1) + numbers(crop_list["shape"]) + text("{}")
     crop_list["fingerprint"] = fingerprint("list", parameters)
-    print(json.dumps({"orders": orders, "plans": plans, "random": random_crops, "grid": grid, "list": crop_list}, indent=1))
+    print(json.dumps({"orders": orders, "plans": plans, "digests": digested, "random": random_crops, "grid": grid, "list": crop_list}, indent=1))
 
 
 if __name__ == "__main__":
