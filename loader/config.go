@@ -29,7 +29,23 @@ type Config struct {
 
 	Seed    uint64
 	Shuffle bool // false: samples come in the order of the source
-	Tail    sampler.Tail
+	// Tail is what becomes of the last samples of an epoch. With sampler.TailMask all
+	// batches of all ranks have one shape; rows beyond the samples have the ID Padding
+	// and weight 0, and so have samples that pipeline.Skip leaves out.
+	Tail sampler.Tail
+	// Replicas is the number of neighbouring ranks that get the same samples, as tensor
+	// parallel ranks need. Default 1.
+	Replicas int
+
+	// DataDigest adds the digest of all bytes that were delivered to the report. It
+	// reads every batch once more; those on a GPU are copied to the host for it.
+	DataDigest bool
+
+	// NoCheck leaves out the comparison of the ranks' plans where the identity names an
+	// agent: for a loader that not all ranks open.
+	NoCheck bool
+	// Fence decides when a step may be returned; nil lets every step through.
+	Fence Fence
 }
 
 // Validate reports every violation that can be seen without the job and without
@@ -45,7 +61,8 @@ func (c *Config) Validate() error {
 	check(c.Global >= 0, "Global is %d, must be at least 1", c.Global)
 	check(c.BatchSize != 0 || c.Global != 0, "BatchSize and Global are both 0: give one of them")
 	check(c.BatchSize == 0 || c.Global == 0, "BatchSize is %d and Global is %d: give one of them", c.BatchSize, c.Global)
-	check(c.Tail == sampler.TailShort || c.Tail == sampler.TailDrop, "Tail is %d, must be short or drop", c.Tail)
+	check(c.Tail <= sampler.TailMask, "Tail is %d, must be short, drop or mask", c.Tail)
+	check(c.Replicas >= 0, "Replicas is %d, must be at least 1", c.Replicas)
 	check(c.Pipeline.BatchSize == 0, "Pipeline.BatchSize is %d, must be 0: the loader sets it", c.Pipeline.BatchSize)
 	// How many samples a rank's batch has is known with the world; what hangs on it
 	// is checked by pipeline.Open.
@@ -58,25 +75,29 @@ func (c *Config) Validate() error {
 func (c *Config) stream(source sampler.Source, world int) (sampler.Stream, error) {
 	s := sampler.Stream{
 		N: source.Len(), Global: c.Global, Seed: c.Seed, Fingerprint: source.Fingerprint(),
-		Shuffle: c.Shuffle, Tail: c.Tail,
+		Shuffle: c.Shuffle, Tail: c.Tail, Replicas: c.Replicas,
+	}
+	if err := s.CheckWorld(world); err != nil {
+		return s, err
 	}
 	if s.Global == 0 {
-		global, ok := nd.Product([]int64{int64(c.BatchSize), int64(world)})
+		groups := world / max(1, c.Replicas)
+		global, ok := nd.Product([]int64{int64(c.BatchSize), int64(groups)})
 		if !ok {
-			return s, nd.Errorf(nd.ErrConfig, "BatchSize %d times %d ranks does not fit 63 bits", c.BatchSize, world)
+			return s, nd.Errorf(nd.ErrConfig, "BatchSize %d times %d ranks does not fit 63 bits", c.BatchSize, groups)
 		}
 		s.Global = global
 	}
 	return s, s.Validate()
 }
 
-// largestSlice is the most samples that one rank gets of a global batch.
-func largestSlice(global int64, world int) (int, error) {
-	slice := (global-1)/int64(world) + 1
-	if slice > math.MaxInt32 {
-		return 0, nd.Errorf(nd.ErrConfig, "a global batch of %d samples over %d ranks is %d a rank, must be below 2^31", global, world, slice)
+// mostRows is the most rows that one rank gets of a global batch.
+func mostRows(s sampler.Stream, world int) (int, error) {
+	rows := s.MaxRows(world)
+	if rows > math.MaxInt32 {
+		return 0, nd.Errorf(nd.ErrConfig, "a global batch of %d samples over %d ranks is %d a rank, must be below 2^31", s.Global, world, rows)
 	}
-	return int(slice), nil
+	return int(rows), nil
 }
 
 // checkSource finds out at once whether the source's samples are what the fields

@@ -320,7 +320,7 @@ func TestCloseWakesNext(t *testing.T) {
 	if err := l.SetEpoch(t.Context(), 3); !errors.Is(err, nd.ErrClosed) {
 		t.Errorf("SetEpoch after Close: %v", err)
 	}
-	if err := l.Load(t.Context(), l.State()); !errors.Is(err, nd.ErrClosed) {
+	if err := l.Load(t.Context(), l.State(), false); !errors.Is(err, nd.ErrClosed) {
 		t.Errorf("Load after Close: %v", err)
 	}
 }

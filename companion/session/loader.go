@@ -17,6 +17,9 @@ type loaderSpec struct {
 	Seed      uint64 `json:"seed"`
 	Shuffle   bool   `json:"shuffle"`
 	Tail      string `json:"tail"`
+	Replicas  int    `json:"replicas"`
+	Data      bool   `json:"data_digest"`
+	NoCheck   bool   `json:"no_check"`
 }
 
 // loaderObject is a loader with its identity.
@@ -51,6 +54,7 @@ func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
 	l, err := loader.New(ctx, id, source.source, loader.Config{
 		Pipeline: p, BatchSize: r.Loader.BatchSize, Global: r.Loader.Global,
 		Seed: r.Loader.Seed, Shuffle: r.Loader.Shuffle, Tail: tail,
+		Replicas: r.Loader.Replicas, DataDigest: r.Loader.Data, NoCheck: r.Loader.NoCheck,
 	})
 	if err != nil {
 		return nil, err
@@ -75,23 +79,31 @@ type loaderAbout struct {
 }
 
 func (o *loaderObject) about() any {
-	global := o.l.State().Global
+	stream := o.l.Stream()
 	return loaderAbout{
 		placed: o.where,
-		Len:    o.l.Len(), BatchSize: (global-1)/int64(o.id.World) + 1, Global: global,
+		Len:    o.l.Len(), BatchSize: stream.MaxRows(o.id.World), Global: stream.Global,
 		Rank: o.id.Rank, World: o.id.World, Fingerprint: o.l.Fingerprint(),
 	}
 }
 
-// nextBatch weighs a batch by its share of an even slice of a full global batch:
-// the mean over the ranks of weight times the batch's mean is the mean over the
-// global batch.
+// nextBatch weighs a batch by its share of an even slice of a full global batch: the
+// mean over the ranks of weight times the batch's mean is the sum over the global
+// batch's samples, divided by the samples of a full one.
 func (o *loaderObject) nextBatch(ctx context.Context) (Delivery, error) {
 	b, err := o.l.Next(ctx)
 	if err != nil {
 		return Delivery{}, err
 	}
-	return deliver(b, float64(len(b.Samples()))*float64(o.id.World)/float64(o.l.State().Global))
+	samples := 0
+	for i := range b.Samples() {
+		if b.Samples()[i].ID != loader.Padding {
+			samples++
+		}
+	}
+	stream := o.l.Stream()
+	groups := o.id.World / max(1, stream.Replicas)
+	return deliver(b, float64(samples)*float64(groups)/float64(stream.Global))
 }
 
 func (o *loaderObject) answer(ctx context.Context, method string, argument []byte) (any, error) {
@@ -109,12 +121,35 @@ func (o *loaderObject) answer(ctx context.Context, method string, argument []byt
 	case "state":
 		return o.l.State(), nil
 	case "load_state":
-		state, err := loader.ParseState(argument)
+		var load struct {
+			State       json.RawMessage `json:"state"`
+			AcceptDrift bool            `json:"accept_drift"`
+		}
+		if err := Parse(argument, &load); err != nil {
+			return nil, err
+		}
+		state, err := sampler.ParseState(load.State)
 		if err != nil {
 			return nil, err
 		}
-		err = o.l.Load(ctx, state)
+		err = o.l.Load(ctx, state, load.AcceptDrift)
 		return o.about(), err
+	case "redo":
+		var step int64
+		if err := json.Unmarshal(argument, &step); err != nil {
+			return nil, nd.Errorf(nd.ErrConfig, "step: %w", err)
+		}
+		return nil, o.l.Redo(ctx, step)
+	case "report":
+		var epoch int64
+		if err := json.Unmarshal(argument, &epoch); err != nil {
+			return nil, nd.Errorf(nd.ErrConfig, "epoch: %w", err)
+		}
+		report, known := o.l.Report(epoch)
+		if !known {
+			return nil, nil
+		}
+		return report, nil
 	}
 	return nil, noMethod(method)
 }

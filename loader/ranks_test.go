@@ -1,0 +1,259 @@
+package loader_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/headrace/headrace/loader"
+	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/pipeline"
+	"github.com/headrace/headrace/rank"
+	"github.com/headrace/headrace/sampler"
+	"github.com/headrace/headrace/store"
+	"github.com/headrace/headrace/store/storetest"
+)
+
+// With TailMask every batch of every rank has one shape, all ranks have the same
+// number of batches, and each sample comes once: the other rows are padding, with the
+// values of a real crop.
+func TestMask(t *testing.T) {
+	source, st := grid(t, 50), store.NewMemory(objects(50)) // 48 samples
+	for _, c := range []struct{ global, world, rows int }{{10, 1, 10}, {7, 2, 4}, {20, 3, 7}, {3, 8, 1}} {
+		seen := make([]int, source.Len())
+		for r := range c.world {
+			cfg := config(st)
+			cfg.BatchSize, cfg.Global, cfg.Tail = 0, int64(c.global), sampler.TailMask
+			l := open(t, one(r, c.world), source, cfg)
+			steps := int64(0)
+			for b, err := l.Next(t.Context()); err == nil; b, err = l.Next(t.Context()) {
+				steps++
+				if len(b.Samples()) != c.rows {
+					t.Fatalf("%+v: %d rows", c, len(b.Samples()))
+				}
+				for _, s := range b.Samples() {
+					if s.ID != loader.Padding {
+						seen[s.ID]++
+					}
+				}
+				for i, v := range b.Tensor("x").Data {
+					if i%4 == 1 && v < 3 { // elements are 1000 and more
+						t.Fatalf("%+v: a row that nothing was written to", c)
+					}
+				}
+				if err := b.Release(nil); err != nil {
+					t.Error(err)
+				}
+			}
+			if steps != l.Len() || l.Len() != (source.Len()-1)/int64(c.global)+1 {
+				t.Errorf("%+v: rank %d made %d steps, Len %d", c, r, steps, l.Len())
+			}
+		}
+		for id, n := range seen {
+			if n != 1 {
+				t.Errorf("%+v: sample %d came %d times", c, id, n)
+			}
+		}
+	}
+}
+
+// The ranks of a replica group get the same batches; the groups are a world of their
+// own.
+func TestReplicas(t *testing.T) {
+	source, cfg := grid(t, 50), config(store.NewMemory(objects(50)))
+	cfg.BatchSize, cfg.Global, cfg.Replicas = 0, 7, 2
+	for r := range 6 {
+		l := open(t, one(r, 6), source, cfg)
+		same(t, "a rank of a group", epoch(t, l), want(stream(source, cfg, 6), 0, r/2, 3))
+	}
+	if _, err := loader.New(t.Context(), one(0, 5), source, cfg); !errors.Is(err, nd.ErrConfig) {
+		t.Errorf("2 replicas of 5 ranks: %v", err)
+	}
+}
+
+// What was redone is served again and counted once.
+func TestRedo(t *testing.T) {
+	source, cfg := grid(t, 50), config(store.NewMemory(objects(50)))
+	l, s := open(t, rank.Single(), source, cfg), stream(source, cfg, 1)
+	for range 6 {
+		next(t, l)
+	}
+	redo := func(step int64) {
+		t.Helper()
+		if err := l.Redo(t.Context(), step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	redo(6) // the next one: nothing changes
+	redo(2)
+	if at := l.State(); at.NextPosition != 10 {
+		t.Errorf("state %+v", at)
+	}
+	same(t, "again from step 2", epoch(t, l), want(s, 0, 0, 1)[2:])
+	if r, ok := l.Report(0); !ok || r.Delivered != source.Len() || r.Coverage != l.Expected(0) {
+		t.Errorf("the report %+v, want %v", r, l.Expected(0))
+	}
+	for _, step := range []int64{-1, 1, 4} { // the next epoch has begun
+		if err := l.Redo(t.Context(), step); !errors.Is(err, nd.ErrConfig) {
+			t.Errorf("step %d of an epoch that has none: %v", step, err)
+		}
+	}
+	same(t, "the next epoch", epoch(t, l), want(s, 1, 0, 1))
+}
+
+// The report counts what was returned: nothing under way, what a policy left out as
+// skipped, and with TailMask such samples as padding.
+func TestReport(t *testing.T) {
+	source := grid(t, 50)
+	for _, c := range []struct {
+		policy                     pipeline.Policy
+		tail                       sampler.Tail
+		delivered, skipped, filled int64
+	}{
+		{pipeline.Raise, sampler.TailShort, 40, 8, 0}, // two batches of 4
+		{pipeline.Skip, sampler.TailShort, 42, 6, 0},
+		{pipeline.Fill, sampler.TailShort, 48, 0, 6},
+		{pipeline.Skip, sampler.TailMask, 42, 6, 0},
+		{pipeline.Fill, sampler.TailMask, 48, 0, 6},
+	} {
+		st := storetest.NewFault(store.NewMemory(objects(50)), storetest.Rule{Key: "c/5"}) // samples 18 to 23
+		cfg := config(st)
+		cfg.Shuffle, cfg.BatchSize, cfg.Pipeline.OnError, cfg.Tail = false, 4, c.policy, c.tail
+		l := open(t, rank.Single(), source, cfg)
+		if r, ok := l.Report(0); ok && r.Delivered != 0 {
+			t.Errorf("before the first batch: %+v", r)
+		}
+		var rows []int
+		for range l.Len() {
+			if b, err := l.Next(t.Context()); err == nil {
+				rows = append(rows, len(b.Samples()))
+				if err := b.Release(nil); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		r, _ := l.Report(0)
+		if r.Delivered != c.delivered || r.Skipped != c.skipped || r.Filled != c.filled {
+			t.Errorf("%v %v: %+v", c.policy, c.tail, r)
+		}
+		if c.tail == sampler.TailMask && slices.Min(rows) != 4 {
+			t.Errorf("%v %v: rows %v", c.policy, c.tail, rows)
+		}
+		if r.Coverage != l.Expected(0) || !r.Complete() { // a skipped position is done with
+			t.Errorf("%v %v: coverage %v, want %v", c.policy, c.tail, r.Coverage, l.Expected(0))
+		}
+		if _, ok := l.Report(7); ok {
+			t.Error("a report of an epoch that was not")
+		}
+	}
+}
+
+// An epoch that four ranks began and three went on with, from a state, is covered
+// exactly: the merged reports have the digest that the plan alone gives, and the bytes
+// are those that one rank delivers.
+func TestDigestOfAnEpoch(t *testing.T) {
+	source := grid(t, 60)
+	for _, tail := range []sampler.Tail{sampler.TailShort, sampler.TailDrop, sampler.TailMask} {
+		cfg := config(store.NewMemory(objects(60)))
+		cfg.BatchSize, cfg.Global, cfg.Tail, cfg.DataDigest = 0, 9, tail, true
+		alone := open(t, rank.Single(), source, cfg)
+		epoch(t, alone)
+		whole, _ := alone.Report(0)
+
+		var parts []loader.Report
+		var state sampler.State
+		for r := range 4 {
+			l := open(t, one(r, 4), source, cfg)
+			next(t, l)
+			next(t, l)
+			state = save(t, l)
+			part, _ := l.Report(0)
+			parts = append(parts, part)
+		}
+		for r := range 3 {
+			l := open(t, one(r, 3), source, cfg)
+			if err := l.Load(t.Context(), state, false); err != nil {
+				t.Fatal(err)
+			}
+			epoch(t, l)
+			part, ok := l.Report(0)
+			if doc, err := json.Marshal(part); err != nil || json.Unmarshal(doc, &part) != nil {
+				t.Fatalf("%s %v", doc, err)
+			}
+			parts = append(parts, part)
+			if !ok || part.Complete() {
+				t.Errorf("one of three ranks: %+v", part)
+			}
+		}
+		sum, err := loader.Merge(parts...)
+		if err != nil || sum.Coverage != alone.Expected(0) || sum != whole || !sum.Complete() {
+			t.Errorf("%v: merged %+v %v\nwant %+v, expected %v", tail, sum, err, whole, alone.Expected(0))
+		}
+		if sum.Data.Count != whole.Delivered || sum.Data == (sampler.DataDigest{}) {
+			t.Errorf("%v: data digest %+v", tail, sum.Data)
+		}
+		if lost, err := loader.Merge(parts[1:]...); err != nil || lost.Coverage == whole.Coverage {
+			t.Error("the loss of a rank is not seen")
+		}
+	}
+	if _, err := loader.Merge(loader.Report{Epoch: 1}, loader.Report{Epoch: 2}); !errors.Is(err, nd.ErrConfig) {
+		t.Errorf("two epochs: %v", err)
+	}
+}
+
+// Replicas deliver the same samples, which count once.
+func TestReportsOfReplicas(t *testing.T) {
+	source, cfg := grid(t, 50), config(store.NewMemory(objects(50)))
+	cfg.Replicas = 2
+	var parts []loader.Report
+	var want sampler.Digest
+	for r := range 4 {
+		l := open(t, one(r, 4), source, cfg)
+		epoch(t, l)
+		part, _ := l.Report(0)
+		parts, want = append(parts, part), l.Expected(0)
+	}
+	sum, err := loader.Merge(parts...)
+	if err != nil || sum.Coverage != want || sum.Delivered != source.Len() {
+		t.Errorf("%+v %v, want %v", sum, err, want)
+	}
+}
+
+// gate is a Fence that has a lease for some steps only.
+type gate struct {
+	until     int64
+	delivered []int64
+}
+
+var errFenced = errors.New("no lease")
+
+func (g *gate) Lease(_ context.Context, _, step int64) error {
+	if step >= g.until {
+		return errFenced
+	}
+	return nil
+}
+
+func (g *gate) Delivered(_, step int64) { g.delivered = append(g.delivered, step) }
+
+// A step without a lease is not returned, and lost by no refusal.
+func TestFence(t *testing.T) {
+	source, cfg := grid(t, 50), config(store.NewMemory(objects(50)))
+	g := &gate{until: 2}
+	cfg.Fence = g
+	l, s := open(t, rank.Single(), source, cfg), stream(source, cfg, 1)
+	next(t, l)
+	next(t, l)
+	for range 2 {
+		if _, err := l.Next(t.Context()); !errors.Is(err, errFenced) {
+			t.Fatalf("step 2: %v", err)
+		}
+	}
+	g.until = 100
+	same(t, "with a lease", epoch(t, l), want(s, 0, 0, 1)[2:])
+	if len(g.delivered) != int(l.Len()) || g.delivered[2] != 2 {
+		t.Errorf("delivered %v", g.delivered)
+	}
+}
