@@ -12,6 +12,8 @@ type backend interface {
 	free() error
 	// start starts the backend's goroutines.
 	start()
+	// look takes a look at bytes that a reader has just brought, on its goroutine.
+	look(*wave, *read)
 	// submit takes a wave whose bytes are all in place. Waves come in the order in
 	// which they were planned. It does not block.
 	submit(*wave)

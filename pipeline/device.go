@@ -106,8 +106,8 @@ func openDevice(p *Pipeline) (_ backend, err error) {
 }
 
 // blocks is the most blocks of a launch: where the config caps the multiprocessors,
-// the part of a wave in flight of those that run at once on so many; else one for each item, which the device hands out
-// better than the kernels' own loop would (assemble: 1.12 against 0.85 TB/s).
+// the part of a wave in flight of those that run at once on so many; else one for each
+// item, which the device hands out better than the kernels' own loop would (assemble: 1.12 against 0.85 TB/s).
 func (d *device) blocks(f cuda.Function, threads int) (int, error) {
 	if d.p.cfg.SMs == 0 {
 		return math.MaxInt32, nil
@@ -143,53 +143,15 @@ func (d *device) admit() {
 		d.parked = append(d.parked[:0], d.parked[1:]...)
 		n := len(d.idle)
 		w.stage, d.idle = d.idle[n-1], d.idle[:n-1]
-		w.undone.Store(d.assign(w) + 1)
+		w.undone.Store(d.decide(w) + 1)
 		for i := range w.chunks {
-			if w.chunks[i].unpackedAt >= 0 {
+			if w.chunks[i].route.by == byWorker {
 				d.todo.put(unpackTask{w, i})
 			}
 		}
 		d.unpacked(w)
 		d.submitted <- w // as many places as stages: it never waits
 	}
-}
-
-// assign says who decodes each chunk: a kernel or the library on the device, else
-// the host, for which the chunk gets a place in the stage. Where there is none, since
-// more frames were refused than anyone expects, it is left to the settler.
-func (d *device) assign(w *wave) (tasks int32) {
-	var at int64
-	frames, worth := 0, d.worthFrames(w)
-	for i := range w.chunks {
-		c := &w.chunks[i]
-		c.unpackedAt, c.decodes, c.travels, c.framed, c.left = -1, false, false, false, false
-		if c.err != nil || !c.encoded() {
-			continue
-		}
-		fits := c.source != fromSlab || w.slabBytes <= w.stage.encoded
-		if c.framed = worth && fits && d.framed(c, frames); c.framed {
-			frames++
-			continue
-		}
-		kernel := c.recipe.method != kernels.Host
-		switch {
-		case c.source != fromSlab:
-			c.left = !kernel
-		case kernel && fits:
-		case at+c.size > int64(len(w.stage.unpacked.mem)):
-			c.left = true
-		default: // the host's, as is all where the stored bytes do not fit the stage
-			c.unpackedAt = at
-			at += align(c.size)
-			tasks++
-		}
-	}
-	return tasks
-}
-
-// encoded reports whether the chunk comes to the wave to be decoded.
-func (c *waveChunk) encoded() bool {
-	return c.source == fromSlab || c.source == fromMapped || c.source == fromCompressed
 }
 
 // unpacked counts a task of the wave; with the last one it may be issued.
@@ -327,7 +289,7 @@ func (d *device) unpackTasks() {
 		}
 		c := &t.wave.chunks[t.chunk]
 		packed := d.p.slabs[c.off : c.off+c.length]
-		if err := d.unpack(c, packed, t.wave.stage.unpacked.mem[c.unpackedAt:c.unpackedAt+c.size], scratch); err != nil {
+		if err := d.unpack(c, packed, t.wave.stage.unpacked.mem[c.route.unpacked:][:c.size], scratch); err != nil {
 			t.wave.fail(t.chunk, err)
 		}
 		d.unpacked(t.wave)

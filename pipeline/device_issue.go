@@ -93,88 +93,76 @@ func (s *stage) begin() {
 func (d *device) locate(w *wave) {
 	s := w.stage
 	s.order = s.order[:0]
-	loose := slices.ContainsFunc(w.chunks, func(c waveChunk) bool { return c.framed && c.source == fromSlab })
-	var out int64
+	in := int64(0) // of the stage's room for stored bytes
 	for i := range w.chunks {
 		c := &w.chunks[i]
-		if c.source == fromCache {
+		c.at = s.out + cuda.Ptr(c.route.room)
+		if c.keep || c.source == fromCache {
 			c.at = d.decoded + cuda.Ptr(c.blockOff)
 		}
-		if c.err != nil || !c.encoded() {
+		if c.err != nil {
 			continue
 		}
-		c.room = out
-		c.at = s.out + cuda.Ptr(out)
-		if c.keep {
-			c.at = d.decoded + cuda.Ptr(c.blockOff)
-		}
-		switch {
-		case c.left:
-		case c.unpackedAt >= 0:
-			s.addPiece(c.at, cuda.Address(s.unpacked.mem[c.unpackedAt:]), c.size)
-		case c.recipe.method == kernels.Copy && c.keep:
-			s.addPiece(c.at, d.stored(c), c.length)
-		case c.source != fromSlab || c.stays != nil || loose:
+		switch c.route.comes {
+		case withRead:
+			in = align(w.slabBytes)
+			s.addChunk(int32(i), c, s.in+cuda.Ptr(c.off-w.slabOff))
+		case alone:
 			s.order = append(s.order, int32(i))
-		default: // it goes with its read
-			c.travels = true
-			s.addChunk(uint32(i), c, s.in+cuda.Ptr(c.off-w.slabOff))
+		case straight:
+			from := d.stored(c)
+			if c.route.by == byWorker {
+				from = cuda.Address(s.unpacked.mem[c.route.unpacked:])
+			}
+			s.addPiece(c.at, from, c.size)
+		case before:
+			s.addChunk(int32(i), c, d.stored(c))
 		}
-		out += align(c.size)
 	}
-	d.locateLoose(w)
+	d.locateAlone(w, in)
 }
 
-// locateLoose has chunks copied one by one: those of mappings, in the order of the
-// files, where neighbours are one piece, and aligned as they are there; and all of a
-// wave with frames, which must be aligned.
-func (d *device) locateLoose(w *wave) {
+// locateAlone has chunks copied one by one, to in and on: in the order of the files,
+// where neighbours are one piece, and aligned as they are there, or as the library
+// wants it.
+func (d *device) locateAlone(w *wave, in int64) {
 	s := w.stage
 	slices.SortFunc(s.order, func(a, b int32) int { return cmp.Compare(d.stored(&w.chunks[a]), d.stored(&w.chunks[b])) })
-	in := int64(0)
-	if slices.ContainsFunc(w.chunks, func(c waveChunk) bool { return c.travels }) {
-		in = align(w.slabBytes)
-	}
 	for _, i := range s.order {
 		c := &w.chunks[i]
-		at, stored := cuda.Ptr(0), d.stored(c)
-		switch {
-		case c.source == fromCompressed:
-			at = stored
-		case c.stays != nil:
+		from := d.stored(c)
+		var at cuda.Ptr
+		if c.stays != nil {
 			at = d.compressed + cuda.Ptr(c.stays.off)
-			s.addPiece(at, stored, c.length)
-		default:
-			if c.framed {
+		} else {
+			if c.route.by == byLibrary {
 				in = (in + frameGrain - 1) &^ (frameGrain - 1)
 			} else {
-				in += (int64(stored) - in) & 15
+				in += (int64(from) - in) & 15
 			}
 			at = s.in + cuda.Ptr(in)
 			in += c.length
-			s.addPiece(at, stored, c.length)
 		}
-		if c.framed {
-			s.frames.add(i, c, at)
-		} else {
-			s.addChunk(uint32(i), c, at)
-		}
+		s.addPiece(at, from, c.length)
+		s.addChunk(i, c, at)
 	}
 }
 
-// addChunk has the chunk decoded from where its bytes will lie; elements that need
-// no decoding are used from there, if they are aligned.
-func (s *stage) addChunk(i uint32, c *waveChunk, at cuda.Ptr) {
-	if c.recipe.method == kernels.Copy && at%cuda.Ptr(c.recipe.elem.Word()) == 0 {
+// addChunk has the chunk decoded from where its bytes will lie; elements that are
+// stored as they are will be used from there.
+func (s *stage) addChunk(i int32, c *waveChunk, at cuda.Ptr) {
+	switch c.route.by {
+	case byLibrary:
+		s.frames.add(i, c, at)
+	case byKernel:
+		s.chunks = kernels.Chunk{
+			Src: uint64(at), Dst: uint64(c.at), Scratch: uint64(s.scratch) + uint64(c.route.room),
+			SrcBytes: uint32(c.length), DstBytes: uint32(c.size), Status: uint32(i),
+			Method: c.recipe.method, Typesize: c.recipe.apart,
+		}.Append(s.chunks)
+	default:
 		c.at = at
-		return
 	}
-	s.chunks = kernels.Chunk{
-		Src: uint64(at), Dst: uint64(c.at), Scratch: uint64(s.scratch) + uint64(c.room),
-		SrcBytes: uint32(c.length), DstBytes: uint32(c.size), Status: i,
-		Method: c.recipe.method, Typesize: c.recipe.apart,
-	}.Append(s.chunks)
-	c.decodes = true
 }
 
 // bringReads copies what the device needs of each read in one piece.
@@ -184,7 +172,7 @@ func (d *device) bringReads(w *wave) {
 		r := &w.reads[i]
 		first, last := int64(math.MaxInt64), int64(0)
 		for _, k := range w.loose[r.first:r.last] {
-			if c := &w.chunks[k]; c.travels {
+			if c := &w.chunks[k]; c.route.comes == withRead {
 				first, last = min(first, c.off), max(last, c.off+c.length)
 			}
 		}
@@ -279,7 +267,7 @@ func (s *stage) flush(d *device) error {
 // addJobs adds the tiles of a chunk's jobs.
 func (d *device) addJobs(s *stage, w *wave, i int32) {
 	c := &w.chunks[i]
-	if c.err != nil || c.left {
+	if c.err != nil || c.route.by == bySettler {
 		return // the samples fail, or the settler places it
 	}
 	for k := c.firstJob; k >= 0; k = w.jobs[k].next {
@@ -290,7 +278,7 @@ func (d *device) addJobs(s *stage, w *wave, i int32) {
 			base, stride = fillTile(f.dtype, j.conv.fill), nil
 		} else {
 			base.Src = uint64(c.at) - uint64(c.skip)
-			if c.decodes {
+			if c.route.by == byKernel {
 				base.Chunk = uint32(i)
 			}
 		}

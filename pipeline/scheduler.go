@@ -261,7 +261,7 @@ func (s *scheduler) retire(w *wave) {
 			s.table.unpin(c.entry)
 		}
 		if c.stays != nil {
-			s.compressed.unpin(c.stays, c.err == nil && (c.decodes || c.framed || c.source == fromCompressed))
+			s.compressed.unpin(c.stays, c.err == nil && (c.route.onDevice() || c.source == fromCompressed))
 		}
 	}
 	for _, g := range w.mappings {
