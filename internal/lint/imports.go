@@ -53,6 +53,7 @@ var folders = map[string]row{
 	"internal/dataset":    {ours: []string{"nd", "zarr", "codec", "internal/scenario", "internal/atomicfile"}, others: []string{"github.com/klauspost/compress", "github.com/DataDog/zstd"}, why: "dataset writes what a scenario describes"},
 	"internal/plainread":  {ours: []string{"nd", "zarr", "codec", "store"}, why: "what the engine is held against shares no code with it"},
 	"internal/npy":        {ours: []string{"nd"}, pure: true, why: "npy is a header"},
+	"internal/order":      {ours: []string{"nd", "sampler"}, why: "order walks an epoch on several cores; what it computes is sampler's"},
 	"internal/export":     {ours: []string{"nd", "zarr", "sampler", "pipeline"}, why: "export streams one box through the engine"},
 	"internal/benchmark":  {ours: []string{"nd", "zarr", "codec", "store", "sampler", "pipeline", "internal/scenario", "internal/dataset", "internal/plainread"}, why: "a benchmark writes its data, runs the engine and checks it against plainread"},
 	"internal/demo":       {ours: []string{"nd", "rank", "sampler", "pipeline", "loader", "internal/scenario", "internal/dataset", "internal/benchmark"}, why: "the demo is a small trainer over small data"},
