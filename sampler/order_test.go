@@ -285,12 +285,26 @@ func TestLookUpsAllocateNothing(t *testing.T) {
 }
 
 func BenchmarkAt(b *testing.B) {
-	for _, n := range []int64{1000, 1_000_000, 4_194_305, 10_000_000_000} {
+	for _, n := range []int64{1000, 1_000_000, 4_194_305, 1_000_000_000, 10_000_000_000, 1 << 62} {
 		b.Run(fmt.Sprintf("n=%d", n), func(b *testing.B) {
 			o := New(n, testKey(1))
 			var p int64
 			for b.Loop() {
 				p = o.At(p)
+			}
+		})
+	}
+}
+
+// A batch is looked up position by position, one look-up not waiting for another.
+func BenchmarkAtInARow(b *testing.B) {
+	for _, n := range []int64{1_000_000, 1_000_000_000} {
+		b.Run(fmt.Sprintf("n=%d", n), func(b *testing.B) {
+			o := New(n, testKey(1))
+			var p, sum int64
+			for b.Loop() {
+				sum += o.At(p)
+				p = (p + 1) & (1<<19 - 1)
 			}
 		})
 	}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/sampler"
+)
+
+func (a *app) orderShow() *cobra.Command {
+	var f orderFlags
+	var step int64
+	var rank int
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Show which samples are in a batch",
+		Long: `Show the samples of a batch and which rank gets which. Without --step all batches of
+the epoch are shown, with --rank only that rank's part. With --json each batch is one
+line.`,
+		Example: "  headrace order show --n 1000 --global 32 --world 4 --step 0\n  headrace order show --n 1000 --global 32 --world 4 --rank 1 --epoch 2 --json",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if err := f.read(cmd, "n", "global"); err != nil {
+				return err
+			}
+			given := cmd.Flags().Changed
+			if given("rank") && (rank < 0 || rank >= f.world) {
+				return usagef("--rank is %d: a world of %d has ranks 0 to %d", rank, f.world, f.world-1)
+			}
+			steps := nd.Span{Stop: f.stream.Steps()}
+			if given("step") {
+				if step < 0 || step >= steps.Stop {
+					return usagef("--step is %d: the epoch has %d", step, steps.Stop)
+				}
+				steps = nd.Span{Start: step, Stop: step + 1}
+			}
+			ranks := nd.Span{Stop: int64(f.world)}
+			if given("rank") {
+				ranks = nd.Span{Start: int64(rank), Stop: int64(rank) + 1}
+			}
+			out := bufio.NewWriter(a.stdout)
+			defer func() { err = errors.Join(err, out.Flush()) }()
+			show := batchShow{out: out, epoch: f.stream.Epoch(f.epoch), world: f.world, ranks: ranks, whole: !given("rank")}
+			for step := steps.Start; step < steps.Stop; step++ {
+				if err := cmd.Context().Err(); err != nil {
+					return err
+				}
+				write := show.text
+				if a.json {
+					write = show.json
+				}
+				if err := write(step); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	f.add(cmd)
+	f.addRanks(cmd)
+	cmd.Flags().Int64Var(&step, "step", 0, "batch of the epoch (default: all)")
+	cmd.Flags().IntVar(&rank, "rank", 0, "show the part of one rank (default: all)")
+	return cmd
+}
+
+// batchShow writes batches, whole or one rank's part.
+type batchShow struct {
+	out   *bufio.Writer
+	epoch *sampler.Epoch
+	world int
+	ranks nd.Span
+	whole bool // all ranks
+}
+
+// rankPart is one rank's part of a batch in the JSON: first and count where its
+// positions are in a row.
+type rankPart struct {
+	Rank      int     `json:"rank"`
+	First     *int64  `json:"first,omitempty"`
+	Count     *int64  `json:"count,omitempty"`
+	Positions []int64 `json:"positions,omitempty"`
+}
+
+func (b *batchShow) part(step int64, rank int) (rankPart, []int64) {
+	p := b.epoch.Positions(step, rank, b.world)
+	spans := sampler.Spans(p)
+	if len(spans) > 1 {
+		return rankPart{Rank: rank, Positions: p}, p
+	}
+	first, count := b.epoch.Slice(step, rank, b.world).Start, int64(len(p))
+	if count > 0 {
+		first = p[0]
+	}
+	return rankPart{Rank: rank, First: &first, Count: &count}, p
+}
+
+// json writes a batch as one line, sample by sample: a batch may be large.
+func (b *batchShow) json(step int64) error {
+	span := b.epoch.Span(step)
+	var ranks []rankPart
+	var positions []int64
+	for rank := b.ranks.Start; rank < b.ranks.Stop; rank++ {
+		part, p := b.part(step, int(rank))
+		ranks, positions = append(ranks, part), p
+	}
+	first := span.Start
+	if !b.whole && len(positions) > 0 {
+		first = positions[0]
+	}
+	_, _ = fmt.Fprintf(b.out, `{"epoch":%d,"step":%d,"first":%d,"samples":[`, b.epoch.Number, step, first)
+	if b.whole {
+		b.samples(span.Len(), func(i int64) int64 { return span.Start + i }, ',')
+	} else {
+		b.samples(int64(len(positions)), func(i int64) int64 { return positions[i] }, ',')
+	}
+	doc, err := json.Marshal(ranks)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(b.out, `],"ranks":%s}`+"\n", doc)
+	return err
+}
+
+// samples writes the samples at n positions. A writer that fails keeps its error
+// for the next call.
+func (b *batchShow) samples(n int64, position func(int64) int64, between byte) {
+	for i := range n {
+		if i > 0 {
+			_ = b.out.WriteByte(between)
+		}
+		_, _ = b.out.Write(strconv.AppendInt(b.out.AvailableBuffer(), b.epoch.Order().At(position(i)), 10))
+	}
+}
+
+// shown is the most samples of a rank that text shows.
+const shown = 12
+
+// text writes a batch for people: a line a rank.
+func (b *batchShow) text(step int64) error {
+	span := b.epoch.Span(step)
+	_, _ = fmt.Fprintf(b.out, "epoch %d  step %d  positions %d:%d\n", b.epoch.Number, step, span.Start, span.Stop)
+	var rows bytes.Buffer
+	for rank := b.ranks.Start; rank < b.ranks.Stop; rank++ {
+		_, p := b.part(step, int(rank))
+		fmt.Fprintf(&rows, "  rank %d\t%s\t", rank, spansText(p))
+		for i, position := range p {
+			if i == shown {
+				fmt.Fprintf(&rows, " … %d more", len(p)-shown)
+				break
+			}
+			fmt.Fprintf(&rows, " %d", b.epoch.Order().At(position))
+		}
+		rows.WriteByte('\n')
+	}
+	return table(b.out, rows.Bytes())
+}
+
+// spansText is positions as "0:4", or where they are not in a row as their number
+// and range.
+func spansText(positions []int64) string {
+	switch spans := sampler.Spans(positions); len(spans) {
+	case 0:
+		return "-"
+	case 1:
+		return fmt.Sprintf("%d:%d", spans[0].Start, spans[0].Stop)
+	default:
+		return fmt.Sprintf("%d in %d:%d", len(positions), spans[0].Start, spans[len(spans)-1].Stop)
+	}
+}
