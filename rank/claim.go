@@ -3,14 +3,14 @@ package rank
 // claim is what one source says about this process. A LocalWorld or Nodes of 0
 // is not told, and so is a number without a name.
 type claim struct {
-	source *scheduler
+	source scheduler
 	id     Identity
 	names  [fields]string // variables that gave the numbers
 	daemon bool
 }
 
 // read asks one source. found is false where it says nothing about this process.
-func (s *scheduler) read(lookup Lookup) (c claim, found bool, err error) {
+func (s scheduler) read(lookup Lookup) (c claim, found bool, err error) {
 	v := reader{lookup: lookup}
 	c = claim{source: s, daemon: s.daemon}
 	for f, n := range c.id.numbers() {
@@ -36,7 +36,7 @@ func together(missing []string, there string) error {
 
 // runID is the name of the job, with its step where the source has steps: two
 // steps of one allocation are two jobs to us.
-func (s *scheduler) runID(v *reader) string {
+func (s scheduler) runID(v *reader) string {
 	_, id := v.first(s.job)
 	if _, step := v.first(s.step); id != "" && step != "" {
 		return id + "." + step
@@ -149,7 +149,7 @@ func (c *claim) complete() error {
 
 func (c *claim) oneNode() error {
 	several := c.names[fieldNodes] != "" && c.id.Nodes != 1
-	unknown := c.names[fieldNodes] == "" && c.daemon && c.source != &torchrun && c.id.World != 1
+	unknown := c.names[fieldNodes] == "" && c.daemon && c.source.name != Torchrun && c.id.World != 1
 	if several || unknown {
 		return &Error{c.name(fieldLocalRank), "", "the job may have several nodes (" + relate(c.name(fieldWorld), c.id.World) + "); set it and " + c.name(fieldLocalWorld)}
 	}
@@ -162,7 +162,7 @@ func (c *claim) completeNodes() error {
 	if haveNode && haveNodes {
 		return nil
 	}
-	if haveNode != haveNodes && c.source == &torchrun {
+	if haveNode != haveNodes && c.source.name == Torchrun {
 		if haveNode {
 			return together([]string{nodesVar}, nodeVar)
 		}

@@ -46,8 +46,8 @@ func taskClaims(lookup Lookup) ([]claim, error) {
 	if haveOwn {
 		claims = append(claims, own)
 	}
-	for i := range schedulers {
-		c, found, err := schedulers[i].read(lookup)
+	for _, s := range schedulers {
+		c, found, err := s.read(lookup)
 		if err != nil {
 			return nil, err
 		}
@@ -111,7 +111,7 @@ func innermost(claims []claim) (claim, error) {
 		c := &claims[i]
 		switch {
 		case won.same(c), won.started(c):
-		case won.source != &torchrun && c.started(won):
+		case won.source.name != Torchrun && c.started(won):
 			won = c
 		default:
 			return claim{}, won.conflict(c)
@@ -121,4 +121,4 @@ func innermost(claims []claim) (claim, error) {
 }
 
 // alone is the claim of a process that is its whole job.
-func alone() claim { return claim{source: &scheduler{name: Alone}, id: Single()} }
+func alone() claim { return claim{source: scheduler{name: Alone}, id: Single()} }

@@ -34,7 +34,7 @@ func (o Override) Detect(lookup func(string) (string, bool)) (Identity, string, 
 
 // from is the name of the source, also of an environment that has none.
 func (c *claim) from() string {
-	if c.source == nil {
+	if c.source.name == "" {
 		return "environment"
 	}
 	return c.source.name
@@ -50,9 +50,9 @@ func (o Override) numbers() [fields]*int {
 func (o Override) claim(lookup Lookup) (claim, error) {
 	if (o.Rank == nil) != (o.World == nil) {
 		if o.Rank == nil {
-			return claim{source: &explicit}, together(explicit.vars[fieldRank], "world")
+			return claim{source: explicit}, together(explicit.vars[fieldRank], "world")
 		}
-		return claim{source: &explicit}, together(explicit.vars[fieldWorld], "rank")
+		return claim{source: explicit}, together(explicit.vars[fieldWorld], "rank")
 	}
 	c := alone()
 	if o.Rank == nil || o.LocalRank == nil || o.LocalWorld == nil {
@@ -62,7 +62,7 @@ func (o Override) claim(lookup Lookup) (claim, error) {
 		}
 	}
 	if o.Rank != nil {
-		c.source = &explicit
+		c.source = explicit
 	}
 	given := false
 	for f, n := range o.numbers() {

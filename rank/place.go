@@ -23,10 +23,10 @@ type NodePlace struct {
 // each would use all of its GPUs. Flags win: a launcher that is told nodes and
 // node rank does not ask.
 func DetectNode(lookup func(string) (string, bool)) (NodePlace, string, error) {
-	for i := range pods {
-		c, found, err := pods[i].readPod(lookup)
+	for _, s := range pods {
+		c, found, err := s.readPod(lookup)
 		if err != nil {
-			return NodePlace{}, pods[i].name, err
+			return NodePlace{}, s.name, err
 		}
 		if found {
 			return c.pod(lookup)
@@ -85,8 +85,8 @@ func unnumberedPod(lookup Lookup) (NodePlace, string, bool) {
 // a job around this one, if any, and do not count.
 func agentClaim(lookup Lookup) (claim, error) {
 	var claims []claim
-	for i := range schedulers {
-		c, found, err := schedulers[i].read(lookup)
+	for _, s := range schedulers {
+		c, found, err := s.read(lookup)
 		if err != nil {
 			return c, err
 		}
@@ -121,7 +121,7 @@ func (c *claim) agent(lookup Lookup) (NodePlace, string, error) {
 }
 
 // queue adds what the scheduler tells of the job.
-func (p *NodePlace) queue(s *scheduler, lookup Lookup) error {
+func (p *NodePlace) queue(s scheduler, lookup Lookup) error {
 	v := reader{lookup: lookup}
 	if s.restarts != "" {
 		p.Restarts, _ = v.number([]string{s.restarts})
@@ -141,7 +141,7 @@ func (p *NodePlace) queue(s *scheduler, lookup Lookup) error {
 // scheduler's node at all.
 func batchScript(lookup Lookup) (NodePlace, string, error) {
 	place := NodePlace{Nodes: 1}
-	s := &schedulers[0]
+	s := schedulers[0]
 	v := reader{lookup: lookup}
 	if _, job := v.first(s.job); job == "" {
 		return place, Alone, nil

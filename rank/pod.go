@@ -8,8 +8,8 @@ import (
 // podClaim asks the sources that know pods only, and makes the process the only
 // one of its pod.
 func podClaim(lookup Lookup) (claim, error) {
-	for i := range pods {
-		c, found, err := pods[i].readPod(lookup)
+	for _, s := range pods {
+		c, found, err := s.readPod(lookup)
 		if err != nil {
 			return c, err
 		}
@@ -28,7 +28,7 @@ func podClaim(lookup Lookup) (claim, error) {
 
 // readPod is read for a pod. The number of nodes alone is no claim, since users
 // set it themselves, nor is an elastic one: "2:4" nodes have no fixed places.
-func (s *scheduler) readPod(lookup Lookup) (claim, bool, error) {
+func (s scheduler) readPod(lookup Lookup) (claim, bool, error) {
 	v := reader{lookup: lookup}
 	lo, hi, elastic := "", "", false
 	if name, text := v.first(s.vars[fieldWorld]); name == petNodesVar {
