@@ -41,6 +41,10 @@ type Config struct {
 	// reads every batch once more; those on a GPU are copied to the host for it.
 	DataDigest bool
 
+	// Name is that of the loader where the ranks' plans are compared: all ranks give
+	// one loader the same name, and two loaders of a process different ones. Default
+	// "loader".
+	Name string
 	// NoCheck leaves out the comparison of the ranks' plans where the identity names an
 	// agent: for a loader that not all ranks open.
 	NoCheck bool

@@ -21,7 +21,9 @@ type Loader struct {
 	config pipeline.Config // without BatchSize, which follows from the stream
 	blank  bool            // bad samples become padding, since a batch keeps its shape
 	fence  Fence
-	data   bool // the report has a data digest
+	data   bool   // the report has a data digest
+	name   string // of the comparison of plans
+	note   string // what is done without
 
 	turn  chan struct{} // holds a token while Next, SetEpoch, Load or Redo is at work
 	ahead ahead         // belongs to who holds the token
@@ -34,6 +36,7 @@ type Loader struct {
 		closed  bool
 		at      sampler.Resume // the step to return next
 		reports reports
+		total   totals
 	}
 }
 
@@ -54,7 +57,10 @@ func New(ctx context.Context, id rank.Identity, source sampler.Source, cfg Confi
 	if err != nil {
 		return nil, err
 	}
-	l := &Loader{id: id, source: source, config: cfg.Pipeline, fence: cfg.Fence, data: cfg.DataDigest, turn: make(chan struct{}, 1)}
+	l := &Loader{id: id, source: source, config: cfg.Pipeline, fence: cfg.Fence, data: cfg.DataDigest, name: cfg.Name, turn: make(chan struct{}, 1)}
+	if l.name == "" {
+		l.name = "loader"
+	}
 	l.ahead = ahead{source: source, id: id}
 	if cfg.Tail == sampler.TailMask && cfg.Pipeline.OnError == pipeline.Skip {
 		l.blank, l.config.OnError = true, pipeline.Fill
@@ -66,7 +72,9 @@ func New(ctx context.Context, id rank.Identity, source sampler.Source, cfg Confi
 	}
 	l.mu.pipe = pipe
 	l.moveTo(sampler.Resume{Stream: stream})
-	l.agent = attach(ctx, l, cfg)
+	if l.agent, l.note, err = attach(ctx, l, cfg.NoCheck); err != nil {
+		return nil, errors.Join(err, pipe.Close())
+	}
 	return l, nil
 }
 
@@ -191,6 +199,14 @@ func (l *Loader) Epoch() int64 { return l.place().Epoch }
 // Stream is the sequence of global batches that the loader takes its part of.
 func (l *Loader) Stream() sampler.Stream { return l.place().Stream }
 
+// Note says in one line what the loader does without although it was asked for, such
+// as an agent that is not there; "" is nothing.
+func (l *Loader) Note() string { return l.note }
+
+// Checks reports whether the agent compares the ranks' plans. Where it does not, the
+// ranks may do so by themselves: see Plan.
+func (l *Loader) Checks() bool { return l.agent != nil && l.agent.compares }
+
 // Identity is who the loader is in its job.
 func (l *Loader) Identity() rank.Identity { return l.id }
 
@@ -246,6 +262,9 @@ func (l *Loader) advance(at sampler.Resume, b *pipeline.Batch) error {
 	l.mu.Lock()
 	l.mu.at.Step, l.mu.at.Skip = at.Step+1, 0
 	l.mu.reports.put(report)
+	if b != nil {
+		l.mu.total.add(b)
+	}
 	l.mu.Unlock()
 	if l.fence != nil {
 		l.fence.Delivered(at.Epoch, at.Step)
