@@ -84,7 +84,9 @@ func (c *checks) expire(now time.Time) []verdict {
 }
 
 // size is about what a plan takes.
-func size(p *Plan) int { return 256 + len(p.Check) + len(p.PlanHash) + len(p.Fingerprint) + 16*len(p.Own) }
+func size(p *Plan) int {
+	return 256 + len(p.Check) + len(p.PlanHash) + len(p.Fingerprint) + 16*len(p.Own)
+}
 
 // verdict is the document by which node 0 tells the other nodes how a check ended.
 type verdict struct {

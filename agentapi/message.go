@@ -152,8 +152,7 @@ func describe(err error) *errorDoc {
 		return nil
 	}
 	doc := &errorDoc{Kind: "bug", Text: err.Error()}
-	var e *nd.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*nd.Error](err); ok {
 		doc.Text = e.Detail
 	}
 	for _, k := range kinds() {

@@ -112,8 +112,7 @@ func (s *Server) read(c *client) {
 			err = s.take(c, &m)
 		}
 	}
-	var wrong *nd.Error
-	if errors.As(err, &wrong) { // what a peer should know; an end or a reset has none to tell
+	if _, wrong := errors.AsType[*nd.Error](err); wrong { // what a peer should know; an end or a reset has none to tell
 		c.reply(&message{Type: typeError, Error: describe(err)})
 	}
 	close(c.ended)
