@@ -37,6 +37,7 @@ ROWS = {
     "blosc-lz4-compressed": ("gpu-blosc-lz4", ["--reuse", "none", "--compressed-cache", str(3 << 30), *LARGE]),
     "zstd-host-batch": ("default", ["--reuse", "batch"]),
     "zstd-nvcomp-batch": ("default", ["--reuse", "batch", "--decoder", NVCOMP, *LARGE]),
+    "zstd-nvcomp-batch-own-cap": ("default", ["--reuse", "batch", "--decoder", NVCOMP]),  # the scenario's own memory
     "zstd-nvcomp-batch-lm": ("default-lm", ["--reuse", "batch", "--decoder", NVCOMP, *LARGE]),
     "zstd-nvcomp-cache": ("default", ["--reuse", "cache", "--decoder", NVCOMP, *LARGE]),
 }
@@ -74,6 +75,12 @@ def machine() -> dict:
     return {"gpu": gpu, "cores": len(os.sched_getaffinity(0)), "kernel": platform.release()}
 
 
+def stamp() -> tuple[str, str]:
+    """The time of now, as it is written down and as a part of a file's name."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return now.isoformat(timespec="seconds"), f"{now:%Y%m%d-%H%M%S}"
+
+
 def table(rows: list[dict]) -> str:
     lines = [f"{'':22}" + "".join(f"{title:>11}" for title in COLUMNS.values()) + "   stages busy ms"]
     for row in rows:
@@ -101,15 +108,15 @@ def main() -> None:
     for name in options.only.split(","):
         rows.append(run(options, name))
         print(table(rows[-1:]), flush=True)
-    now = datetime.datetime.now(datetime.timezone.utc)
+    date, name = stamp()
     record = {
         "command": " ".join(["bench/gpu.py", *sys.argv[1:]]),
         "commit": options.commit,
-        "date": now.isoformat(timespec="seconds"),
+        "date": date,
         "machine": machine(),
         "rows": rows,
     }
-    out = Path(options.out) / f"gpu{'-check' if options.check else ''}-{now:%Y%m%d-%H%M%S}.json"
+    out = Path(options.out) / f"gpu{'-check' if options.check else ''}-{name}.json"
     out.write_text(json.dumps(record, indent=1) + "\n")
 
 
