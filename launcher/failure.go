@@ -1,0 +1,197 @@
+package launcher
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/headrace/headrace/launcher/rendezvous"
+	"github.com/headrace/headrace/nd"
+)
+
+// maxErrorFile bounds what is read of a worker's error file, which travels to the
+// other nodes.
+const maxErrorFile = 1 << 20
+
+// errorDocument is what torch's record decorator writes. Message is an object, or
+// in old files a text.
+type errorDocument struct {
+	Message json.RawMessage `json:"message"`
+}
+
+type errorMessage struct {
+	Message   string `json:"message"`
+	ExtraInfo struct {
+		Callstack string          `json:"py_callstack"`
+		Timestamp json.RawMessage `json:"timestamp"` // seconds, as a text or as a number
+	} `json:"extraInfo"`
+}
+
+// failureOf describes a worker's death; nil for exit code 0. A worker that wrote an
+// error file failed at the time the file has, and died later.
+func failureOf(p place, host string, pid int, status syscall.WaitStatus, at time.Time) *rendezvous.Failure {
+	f := &rendezvous.Failure{Rank: p.rank(), LocalRank: p.local, Node: p.round.Rank, Host: host, PID: pid, Time: at}
+	switch {
+	case status.Signaled():
+		f.Signal = int(status.Signal())
+	case status.ExitStatus() == 0:
+		return nil
+	default:
+		f.ExitCode = status.ExitStatus()
+	}
+	if p.errorFile == "" {
+		return f
+	}
+	doc, err := readErrorFile(p.errorFile)
+	if err != nil {
+		return f
+	}
+	f.ErrorFile, f.Error = p.errorFile, doc
+	if t, ok := timeOf(doc); ok {
+		f.Time = t
+	}
+	return f
+}
+
+func readErrorFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	doc, err := io.ReadAll(io.LimitReader(file, maxErrorFile))
+	if err == nil && !json.Valid(doc) {
+		err = nd.Errorf(nd.ErrCorrupt, "error file %s is no JSON", path)
+	}
+	return doc, err
+}
+
+func parseError(doc []byte) (m errorMessage, ok bool) {
+	var d errorDocument
+	if json.Unmarshal(doc, &d) != nil || len(d.Message) == 0 {
+		return m, false
+	}
+	if json.Unmarshal(d.Message, &m.Message) == nil {
+		return m, true
+	}
+	return m, json.Unmarshal(d.Message, &m) == nil
+}
+
+func timeOf(doc []byte) (time.Time, bool) {
+	m, ok := parseError(doc)
+	if !ok {
+		return time.Time{}, false
+	}
+	seconds, err := strconv.ParseFloat(strings.Trim(string(m.ExtraInfo.Timestamp), `"`), 64)
+	if err != nil || !(seconds > 0 && seconds < 1e11) {
+		return time.Time{}, false
+	}
+	return time.Unix(int64(seconds), 0), true
+}
+
+// traceback is what the banner shows of a failure.
+func traceback(f *rendezvous.Failure) string {
+	if m, ok := parseError(f.Error); ok {
+		if m.ExtraInfo.Callstack != "" {
+			return m.ExtraInfo.Callstack
+		}
+		return m.Message
+	}
+	switch {
+	case f.Message != "":
+		return f.Message
+	case f.Signal != 0:
+		return fmt.Sprintf("Signal %d (%s) received by PID %d", f.Signal, signalName(f.Signal), f.PID)
+	}
+	return "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
+}
+
+// banner is the report of a failed job in torchrun's form: the other failures from
+// 1, then the root cause as 0.
+func banner(name string, root *rendezvous.Failure, failures []rendezvous.Failure) string {
+	rootRows := rows(0, root)
+	var others []string
+	for i := range failures {
+		f := &failures[i]
+		if f.Rank != root.Rank || f.Node != root.Node || f.PID != root.PID {
+			others = append(others, rows(len(others)/rowsEach+1, f)...)
+		}
+	}
+	if others == nil {
+		others = []string{"  <NO_OTHER_FAILURES>"}
+	}
+	title := name + " FAILED"
+	width := min(max(len(title), widest(others), widest(rootRows)), 60)
+	double, single := strings.Repeat("=", width), strings.Repeat("-", width)
+	lines := append([]string{double, title, single, "Failures:"}, others...)
+	lines = append(lines, single, "Root Cause (first observed failure):")
+	return strings.Join(append(append(lines, rootRows...), double), "\n")
+}
+
+// rowsEach is the number of rows of one failure.
+const rowsEach = 7
+
+func rows(index int, f *rendezvous.Failure) []string {
+	code, file := f.ExitCode, f.ErrorFile
+	if f.Signal != 0 {
+		code = -f.Signal
+	}
+	if file == "" {
+		file = "<N/A>"
+	}
+	return []string{
+		fmt.Sprintf("[%d]:", index),
+		"  time      : " + f.Time.Format("2006-01-02_15:04:05"),
+		"  host      : " + f.Host,
+		fmt.Sprintf("  rank      : %d (local_rank: %d)", f.Rank, f.LocalRank),
+		fmt.Sprintf("  exitcode  : %d (pid: %d)", code, f.PID),
+		"  error_file: " + file,
+		"  traceback : " + strings.ReplaceAll(traceback(f), "\n", "\n  "),
+	}
+}
+
+func widest(rows []string) int {
+	n := 0
+	for _, r := range rows {
+		for line := range strings.SplitSeq(r, "\n") {
+			n = max(n, len(line))
+		}
+	}
+	return n
+}
+
+// copyError writes the root cause's document to the launcher's own error file, with
+// its exit code, so that a launcher above this one sees it.
+func copyError(to string, root *rendezvous.Failure, code int) error {
+	if to == "" || root == nil || len(root.Error) == 0 {
+		return nil
+	}
+	var doc map[string]json.RawMessage
+	if err := json.Unmarshal(root.Error, &doc); err != nil {
+		return nd.Errorf(nd.ErrCorrupt, "error file of rank %d: %w", root.Rank, err)
+	}
+	var message map[string]json.RawMessage
+	if json.Unmarshal(doc["message"], &message) == nil && message != nil {
+		message["errorCode"] = json.RawMessage(strconv.Itoa(code))
+		doc["message"], _ = json.Marshal(message) // of valid parts
+	}
+	text, err := json.Marshal(doc)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(to), 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(to, text, 0o644)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return nd.Errorf(nd.ErrIO, "copy the error file: %w", err)
+	}
+	return nil
+}
