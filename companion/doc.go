@@ -93,7 +93,8 @@
 //
 // A batch on a GPU may be written again as soon as its token has come. So the client
 // marks, at the last release, the streams that used the batch, and sends the token
-// when they have passed the mark; a thread of libheadrace_client waits for that.
+// when they have passed the mark; a thread of libheadrace_client waits for that, one
+// for each slot that waits: a slow stream keeps the slots of others not back.
 //
 // # Ends
 //

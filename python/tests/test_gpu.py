@@ -299,6 +299,28 @@ def test_a_slot_waits_for_its_consumers(volume: str, boxes: Boxes, gpu: cuda_dri
             p._library.ordered = True
 
 
+@pytest.mark.parametrize("where", ["companion"], indirect=True)
+def test_a_slow_stream_keeps_back_its_own_slot_alone(volume: str, boxes: Boxes, gpu: cuda_driver.Driver) -> None:
+    """The slots of batches that other streams are done with come back while it still has work."""
+    if not gpu.is_fake:
+        pytest.skip("only the fake driver has a stream that stands still")
+    with pipeline(volume, boxes * 3, slots=3, lookahead=2) as p:
+        streams = [gpu.stream() for _ in range(3)]
+        for slow in streams[:2]:
+            gpu.fake("hold", slow, b=1)
+            p.pop().release(stream=slow)
+        for _ in range(4):  # by the third slot
+            p.pop(timeout=20).release(stream=streams[2])
+        gpu.fake("hold", streams[1], b=0)
+        kept = p.pop(timeout=20)
+        for _ in range(2):  # by the second one
+            p.pop(timeout=20).release(stream=streams[2])
+        kept.release()
+        gpu.fake("hold", streams[0], b=0)
+    for stream in streams:
+        gpu.destroy(stream)
+
+
 def test_a_stream_that_is_gone(python: Python, volume: str, gpu: cuda_driver.Driver) -> None:
     """A consumer that destroys its stream before it lets go of the batch: the engine goes on."""
     done = python(
