@@ -46,6 +46,15 @@
 // mix(x): x ^= x>>30; x *= 0xbf58476d1ce4e5b9; x ^= x>>27;
 // x *= 0x94d049bb133111eb; x ^= x>>31.
 //
+// Order by blocks. The samples are cut into B blocks, in their order: of S each,
+// the last may have less, or of sizes that the source gives. The order of blocks
+// is the order for n = B with SHA-256 of "headrace/blocks/1", a zero byte and the
+// 32 bytes of the epoch's key as its key. Laid end to end in that order, blocks
+// wK … wK+K-1 are window w. A window of m samples that begins at position c has at
+// position c+i the sample that lies at At(i) of the window, At being the order for
+// n = m whose key is SHA-256 of "headrace/window/1", a zero byte, the 32 bytes of
+// the epoch's key, and w.
+//
 // Slices. A global batch of g positions gives replica group r of w, each of R
 // ranks in a row, the positions from floor(g·r/w) to floor(g·(r+1)/w) of the batch.
 //

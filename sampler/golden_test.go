@@ -61,6 +61,17 @@ type golden struct {
 		Digest      string
 		Data        string
 	}
+	Blocked []struct {
+		Fingerprint string
+		N, Global   int64
+		Seed        uint64
+		Epoch       int64
+		Block       int64
+		Sizes       []int64
+		Window      int
+		Plan        string
+		At          [][2]int64
+	}
 	Random []goldenCrops
 	Grid   goldenCrops
 	List   struct {
@@ -141,6 +152,31 @@ func TestGoldenIsGenerated(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), python, "testdata/golden.py").Output()
 	if err != nil || string(out) != string(goldenJSON) {
 		t.Errorf("golden.py writes other vectors than testdata/golden.json (%v)", err)
+	}
+}
+
+func TestGoldenBlocks(t *testing.T) {
+	for _, g := range readGolden(t).Blocked {
+		s := sampler.Stream{N: g.N, Global: g.Global, Seed: g.Seed, Fingerprint: g.Fingerprint, Shuffle: true, Block: g.Block, Window: g.Window}
+		if g.Block == 0 {
+			blocks, err := sampler.NewBlocks(g.Sizes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Blocks = blocks
+		}
+		if err := s.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.PlanHash(); got != g.Plan {
+			t.Errorf("blocks %v: plan %s, want %s", g.Sizes, got, g.Plan)
+		}
+		o := s.Order(g.Epoch)
+		for _, pair := range g.At {
+			if got := o.At(pair[0]); got != pair[1] || o.Where(pair[1]) != pair[0] {
+				t.Errorf("blocks %v, window %d: At(%d) is %d, want %d, which lies at %d", g.Sizes, g.Window, pair[0], got, pair[1], o.Where(pair[1]))
+			}
+		}
 	}
 }
 

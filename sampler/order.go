@@ -21,6 +21,8 @@ type Order struct {
 
 	at, where []int32 // n <= tableLimit
 	feistel   feistel // above
+
+	blocks *blockOrder // instead, where samples are shuffled by blocks
 }
 
 // New is the seeded order of n samples; each key gives another. A negative n
@@ -33,6 +35,16 @@ func New(n int64, key Key) *Order {
 		o.at, o.where = shuffle(int(o.n), key)
 	}
 	return o
+}
+
+// NewBlocked is the seeded order that shuffles blocks as wholes, and then the
+// samples of each window of so many blocks in a row. Blocks of one size cost
+// constant memory, others 8 bytes each. A window below 1 counts as 1.
+//
+// A look-up in the window of the one before takes constant time; another window
+// costs a few hashes first, or a table for a small one.
+func NewBlocked(blocks *Blocks, window int, key Key) *Order {
+	return &Order{n: blocks.n, shuffled: true, blocks: newBlockOrder(blocks, max(1, int64(window)), key)}
 }
 
 // Sequential is the order in which position p holds sample p.
@@ -50,6 +62,8 @@ func (o *Order) At(pos int64) int64 {
 		return pos
 	case o.at != nil:
 		return int64(o.at[pos])
+	case o.blocks != nil:
+		return o.blocks.forward(pos)
 	}
 	return int64(o.feistel.forward(uint64(pos)))
 }
@@ -63,6 +77,8 @@ func (o *Order) Where(index int64) int64 {
 		return index
 	case o.where != nil:
 		return int64(o.where[index])
+	case o.blocks != nil:
+		return o.blocks.backward(index)
 	}
 	return int64(o.feistel.backward(uint64(index)))
 }

@@ -12,8 +12,12 @@ func (s Stream) PlanHash() string {
 	h.word(s.Seed)
 	h.flag(s.Shuffle)
 	h.text(s.Tail.String())
-	h.number(0)    // samples of a block
-	h.number(0)    // blocks of a window
-	h.numbers(nil) // ends of blocks of unequal size
+	h.number(s.Block)
+	h.number(int64(s.Window))
+	if s.Blocks != nil {
+		h.numbers(s.Blocks.ends)
+	} else {
+		h.numbers(nil)
+	}
 	return h.fingerprint()
 }

@@ -34,9 +34,11 @@ type State struct {
 	N            int64  `json:"n"`
 	Shuffle      bool   `json:"shuffle"`
 	Tail         string `json:"tail"`
-	Block        int64  `json:"block"`
-	Window       int    `json:"window"`
-	Plan         string `json:"plan"` // PlanHash of the stream
+	// Block is that of the stream, or BlocksOfSource. The plan hash tells which those
+	// were.
+	Block  int64  `json:"block"`
+	Window int    `json:"window"`
+	Plan   string `json:"plan"` // PlanHash of the stream
 }
 
 // State is the place of a stream before a step of an epoch: all steps before it
@@ -50,8 +52,18 @@ func (s Stream) State(epoch, step int64) State {
 		Format: stateFormat, Fingerprint: s.Fingerprint, Seed: s.Seed,
 		Epoch: epoch, NextPosition: next, Global: s.Global,
 		N: s.N, Shuffle: s.Shuffle, Tail: s.Tail.String(),
-		Plan: s.PlanHash(),
+		Block: s.blockName(), Window: s.Window, Plan: s.PlanHash(),
 	}
+}
+
+// BlocksOfSource is the Block of a State whose stream had Blocks.
+const BlocksOfSource = -1
+
+func (s Stream) blockName() int64 {
+	if s.Blocks != nil {
+		return BlocksOfSource
+	}
+	return s.Block
 }
 
 // ParseState reads a state as encoding/json writes it. Unknown names are refused:

@@ -21,11 +21,24 @@ type Stream struct {
 	Shuffle     bool   // false: samples come in the order of the source
 	Tail        Tail
 
+	// Block and Blocks shuffle by blocks, so that reads stay together: Block is their
+	// number of samples, the last may have less; Blocks are those of a source. One of
+	// them is given, or neither.
+	Block  int64
+	Blocks *Blocks
+	// Window is the number of blocks whose samples are mixed. DefaultWindow is good
+	// for data that are alike within a block.
+	Window int
+
 	// Replicas is the number of ranks that get the same samples, as tensor or
 	// sequence parallel ranks need; 0 is 1. Ranks qR … qR+R-1 are one group, and
 	// the number of ranks must be a multiple of R.
 	Replicas int
 }
+
+// DefaultWindow mixes a batch of 256 from 162 blocks on average, against 226 of a
+// full shuffle over 1000 blocks; with 64 it is 63.
+const DefaultWindow = 256
 
 // Validate reports everything that is wrong with the stream.
 func (s Stream) Validate() error {
@@ -39,6 +52,7 @@ func (s Stream) Validate() error {
 	if int(s.Tail) >= len(tailNames) {
 		wrong = append(wrong, fmt.Sprintf("Tail is %d, must be one of %s", s.Tail, strings.Join(tailNames[:], ", ")))
 	}
+	wrong = append(wrong, s.checkBlocks()...)
 	if s.Replicas < 0 {
 		wrong = append(wrong, fmt.Sprintf("Replicas is %d, must be at least 0", s.Replicas))
 	}
@@ -46,6 +60,34 @@ func (s Stream) Validate() error {
 		return nd.Errorf(nd.ErrConfig, "stream: %s", strings.Join(wrong, "; "))
 	}
 	return nil
+}
+
+func (s Stream) checkBlocks() (wrong []string) {
+	if s.Block < 0 {
+		wrong = append(wrong, fmt.Sprintf("Block is %d, must be at least 0", s.Block))
+	}
+	if s.Block > 0 && s.Blocks != nil {
+		wrong = append(wrong, fmt.Sprintf("Block is %d and Blocks are given: give one of them", s.Block))
+	}
+	if s.Blocks != nil && s.Blocks.n != s.N {
+		wrong = append(wrong, fmt.Sprintf("Blocks have %d samples, N is %d", s.Blocks.n, s.N))
+	}
+	blocked := s.Block > 0 || s.Blocks != nil
+	if blocked && s.Window < 1 {
+		wrong = append(wrong, fmt.Sprintf("Window is %d, must be at least 1 block", s.Window))
+	}
+	if !blocked && s.Window != 0 {
+		wrong = append(wrong, fmt.Sprintf("Window is %d without blocks: give Block or Blocks", s.Window))
+	}
+	return wrong
+}
+
+// blocks is the blocks of either kind, nil without.
+func (s Stream) blocks() *Blocks {
+	if s.Block > 0 {
+		return equalBlocks(s.N, s.Block)
+	}
+	return s.Blocks
 }
 
 // Steps is the number of global batches of an epoch, and of the batches that each
@@ -84,7 +126,11 @@ func (s Stream) Order(epoch int64) *Order {
 	if !s.Shuffle {
 		return Sequential(s.N)
 	}
-	return New(s.N, EpochKey(s.Fingerprint, s.N, s.Seed, epoch))
+	key := EpochKey(s.Fingerprint, s.N, s.Seed, epoch)
+	if blocks := s.blocks(); blocks != nil {
+		return NewBlocked(blocks, s.Window, key)
+	}
+	return New(s.N, key)
 }
 
 // Batch is the samples of a global batch, in order.

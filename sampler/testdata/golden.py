@@ -90,6 +90,25 @@ def order(n, key):
     return at
 
 
+def block_order(sizes, window, key):
+    """A function from position to sample: blocks shuffled, then each window."""
+    count = len(sizes)
+    starts = [sum(sizes[:b]) for b in range(count)]
+    shuffled = order(count, hashlib.sha256(b"headrace/blocks/1\0" + key).digest())
+    blocks = [shuffled(j) for j in range(count)]
+
+    def at(p):
+        first = 0
+        for w, j in enumerate(range(0, count, window)):
+            shelf = [s for b in blocks[j : j + window] for s in range(starts[b], starts[b] + sizes[b])]
+            if p < first + len(shelf):
+                within = order(len(shelf), hashlib.sha256(b"headrace/window/1\0" + key + u64(w)).digest())
+                return shelf[within(p - first)]
+            first += len(shelf)
+
+    return at
+
+
 def crops(config, i):
     """The window of sample i: group, starts and flipped axes."""
     k = hashlib.sha256(b"headrace/crops/1\0" + u64(config["seed"])).digest()
@@ -173,6 +192,17 @@ def main():
         contents = [[b"image %d" % s, b"mask"] for _, s in samples]
         cover, data = digests(key, samples, contents)
         digested.append({"n": n, "fingerprint": fp, "seed": seed, "epoch": epoch, "count": delivered, "digest": cover, "data": data})
+    blocked = []
+    for sizes, window in [([4] * 10, 3), ([4] * 9 + [2], 4), ([700] * 5 + [100], 2), ([5, 1, 9, 3, 3], 2), ([30, 2000, 1, 7], 3), ([8], 256)]:
+        n, fp, seed, epoch = sum(sizes), "00ff", 5, 6
+        at = block_order(sizes, window, epoch_key(fp, n, seed, epoch))
+        p = {"fingerprint": fp, "n": n, "global": 8, "seed": seed, "shuffle": True, "tail": "short", "window": window}
+        block = sizes[0] if all(s == sizes[0] for s in sizes[:-1]) and sizes[-1] <= sizes[0] else 0
+        ends = [] if block else [sum(sizes[: b + 1]) for b in range(len(sizes))]
+        entry = p | {"epoch": epoch, "sizes": sizes, "block": block}
+        entry["plan"] = plan(p | {"block": block, "ends": ends})
+        positions = range(n) if n < 100 else sorted({*range(0, n, n // 20), n - 1})
+        blocked.append(entry | {"at": [[p, at(p)] for p in positions]})
     random_crops = []
     for config in [
         {"crop": [2, 3], "shapes": [[4, 9], [100, 3], [2, 70]], "weight": "volume", "flips": [-1], "seed": 0},
@@ -198,7 +228,7 @@ def main():
         parameters += u64(1) + u64(0) + numbers(box) + u64(flip)
     parameters += u64(1) + numbers(crop_list["shape"]) + text("{}")
     crop_list["fingerprint"] = fingerprint("list", parameters)
-    print(json.dumps({"orders": orders, "plans": plans, "digests": digested, "random": random_crops, "grid": grid, "list": crop_list}, indent=1))
+    print(json.dumps({"orders": orders, "plans": plans, "digests": digested, "blocked": blocked, "random": random_crops, "grid": grid, "list": crop_list}, indent=1))
 
 
 if __name__ == "__main__":

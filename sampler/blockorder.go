@@ -1,0 +1,118 @@
+package sampler
+
+import (
+	"sort"
+	"sync/atomic"
+
+	"github.com/headrace/headrace/nd"
+)
+
+// shelf is the blocks of an epoch laid end to end in their order: place q of a
+// shelf is a sample, block j of it starts at place start(j).
+type shelf struct {
+	blocks *Blocks
+	order  *Order  // shuffled index of a block -> block
+	starts []int64 // of shuffled blocks, and the end; nil for blocks of one size
+
+	// Of blocks of one size the last is shorter by lack, and comes at index short.
+	short, lack int64
+}
+
+func newShelf(blocks *Blocks, order *Order) shelf {
+	s := shelf{blocks: blocks, order: order}
+	count := blocks.Len()
+	if blocks.size > 0 {
+		s.short, s.lack = order.Where(count-1), count*blocks.size-blocks.n
+		return s
+	}
+	s.starts = make([]int64, count+1)
+	for j := range count {
+		s.starts[j+1] = s.starts[j] + blocks.Span(order.At(j)).Len()
+	}
+	return s
+}
+
+// start is the place of the first sample of shuffled block j, 0 <= j <= Len.
+func (s *shelf) start(j int64) int64 {
+	switch {
+	case s.starts != nil:
+		return s.starts[j]
+	case j > s.short:
+		return j*s.blocks.size - s.lack
+	}
+	return j * s.blocks.size
+}
+
+// at is the shuffled block that holds a place; it is among those of a range.
+func (s *shelf) at(place int64, among nd.Span) int64 {
+	switch {
+	case s.starts != nil:
+		ends := s.starts[among.Start+1 : among.Stop+1]
+		return among.Start + int64(sort.Search(len(ends), func(j int) bool { return ends[j] > place }))
+	case place >= s.start(s.short+1):
+		return int64((uint64(place) + uint64(s.lack)) / uint64(s.blocks.size)) // near 2^63 the sum has no sign bit to spare
+	}
+	return place / s.blocks.size
+}
+
+// blockOrder is an order in two levels. Blocks are shuffled as wholes; each window
+// of so many blocks in a row is shuffled sample by sample. So the samples of a
+// window come from exactly that many blocks, whatever the number of samples is.
+type blockOrder struct {
+	shelf
+	window int64 // blocks
+	key    Key
+	recent atomic.Pointer[windowOrder] // positions come in a row: nearly always the right one
+}
+
+// windowOrder is the shuffle within one window. A window's samples have the same
+// numbers as positions and as places, in another order.
+type windowOrder struct {
+	places nd.Span
+	blocks nd.Span // shuffled indices
+	order  *Order
+}
+
+func newBlockOrder(blocks *Blocks, window int64, key Key) *blockOrder {
+	order := New(blocks.Len(), subKey("headrace/blocks/1", key))
+	return &blockOrder{shelf: newShelf(blocks, order), window: window, key: key}
+}
+
+func (b *blockOrder) forward(position int64) int64 {
+	w := b.windowAt(position)
+	place := w.places.Start + w.order.At(position-w.places.Start)
+	j := b.at(place, w.blocks)
+	return b.blocks.Span(b.order.At(j)).Start + place - b.start(j)
+}
+
+func (b *blockOrder) backward(sample int64) int64 {
+	block := b.blocks.Of(sample)
+	place := b.start(b.order.Where(block)) + sample - b.blocks.Span(block).Start
+	w := b.windowAt(place)
+	return w.places.Start + w.order.Where(place-w.places.Start)
+}
+
+// windowAt is the window that holds a place, which is a position of it too.
+func (b *blockOrder) windowAt(place int64) *windowOrder {
+	if w := b.recent.Load(); w != nil && place >= w.places.Start && place < w.places.Stop {
+		return w
+	}
+	count := b.blocks.Len()
+	number := b.at(place, nd.Span{Stop: count}) / b.window
+	w := &windowOrder{blocks: nd.Span{Start: number * b.window}}
+	w.blocks.Stop = w.blocks.Start + min(b.window, count-w.blocks.Start)
+	w.places = nd.Span{Start: b.start(w.blocks.Start), Stop: b.start(w.blocks.Stop)}
+	w.order = New(w.places.Len(), subKey("headrace/window/1", b.key, uint64(number)))
+	b.recent.Store(w)
+	return w
+}
+
+// subKey is a key of its own for a part of an order.
+func subKey(domain string, key Key, numbers ...uint64) Key {
+	h := newHash(domain)
+	h.bytes(key[:])
+	for _, x := range numbers {
+		h.word(x)
+	}
+	return h.sum()
+}
