@@ -29,8 +29,9 @@ type device struct {
 	p       *Pipeline
 	gpu     *cuda.Device
 	module  *cuda.Module
-	kernel  struct{ assemble, decode cuda.Function }
-	grid    struct{ assemble, decode int } // most blocks of a launch
+	kernel  struct{ assemble, decode, gather cuda.Function }
+	grid    struct{ assemble, decode, gather int } // most blocks of a launch
+	gathers bool                                   // the driver has no batched copy
 	copies  *cuda.Stream
 	fetches *cuda.Stream
 	events  *eventPool
@@ -80,20 +81,7 @@ func openDevice(p *Pipeline) (_ backend, err error) {
 	if d.gpu, err = driver.Open(ordinal); err != nil {
 		return nil, err
 	}
-	if d.module, err = d.gpu.LoadModule(kernels.Images()); err != nil {
-		return nil, err
-	}
-	for name, f := range map[string]*cuda.Function{
-		kernels.Assemble: &d.kernel.assemble, kernels.Decode: &d.kernel.decode,
-	} {
-		if *f, err = d.module.Function(name); err != nil {
-			return nil, err
-		}
-	}
-	if d.grid.assemble, err = d.blocks(d.kernel.assemble, kernels.AssembleBlock); err != nil {
-		return nil, err
-	}
-	if d.grid.decode, err = d.blocks(d.kernel.decode, kernels.DecodeBlock); err != nil {
+	if err := d.loadKernels(); err != nil {
 		return nil, err
 	}
 	for _, s := range []**cuda.Stream{&d.copies, &d.fetches} {
@@ -103,6 +91,32 @@ func openDevice(p *Pipeline) (_ backend, err error) {
 	}
 	d.events = &eventPool{gpu: d.gpu}
 	return d, d.openFrames()
+}
+
+// loadKernels finds the kernels and how many blocks of each run at most.
+func (d *device) loadKernels() (err error) {
+	if d.module, err = d.gpu.LoadModule(kernels.Images()); err != nil {
+		return err
+	}
+	for _, k := range []struct {
+		name     string
+		threads  int
+		function *cuda.Function
+		grid     *int
+	}{
+		{kernels.Assemble, kernels.AssembleBlock, &d.kernel.assemble, &d.grid.assemble},
+		{kernels.Decode, kernels.DecodeBlock, &d.kernel.decode, &d.grid.decode},
+		{kernels.Gather, kernels.GatherBlock, &d.kernel.gather, &d.grid.gather},
+	} {
+		if *k.function, err = d.module.Function(k.name); err != nil {
+			return err
+		}
+		if *k.grid, err = d.blocks(*k.function, k.threads); err != nil {
+			return err
+		}
+	}
+	d.gathers, d.grid.gather = mustGather(d.gpu.Info()), min(d.grid.gather, gatherBlocks)
+	return nil
 }
 
 // blocks is the most blocks of a launch: where the config caps the multiprocessors,

@@ -70,13 +70,14 @@ func (d *device) issue(w *wave) error {
 }
 
 // awaitPinned waits for the memory that the wave is copied from, soon after Open.
-func (d *device) awaitPinned(w *wave) (err error) {
-	if w.slabBytes > 0 {
-		if _, err = d.ring.address(); err == nil {
-			_, err = w.stage.unpacked.address()
-		}
+func (d *device) awaitPinned(w *wave) error {
+	if w.slabBytes == 0 {
+		return nil
 	}
-	return err
+	if err := d.ring.wait(); err != nil {
+		return err
+	}
+	return w.stage.unpacked.wait()
 }
 
 func (s *stage) begin() {
@@ -110,11 +111,11 @@ func (d *device) locate(w *wave) {
 		case alone:
 			s.order = append(s.order, int32(i))
 		case straight:
-			from := d.stored(c)
 			if c.route.by == byWorker {
-				from = cuda.Address(s.unpacked.mem[c.route.unpacked:])
+				s.addPiece(c.at, s.unpacked.mem, c.route.unpacked, c.size)
+			} else {
+				s.addPiece(c.at, d.memoryOf(c), c.off, c.size)
 			}
-			s.addPiece(c.at, from, c.size)
 		case before:
 			s.addChunk(int32(i), c, d.stored(c))
 		}
@@ -130,7 +131,6 @@ func (d *device) locateAlone(w *wave, in int64) {
 	slices.SortFunc(s.order, func(a, b int32) int { return cmp.Compare(d.stored(&w.chunks[a]), d.stored(&w.chunks[b])) })
 	for _, i := range s.order {
 		c := &w.chunks[i]
-		from := d.stored(c)
 		var at cuda.Ptr
 		if c.stays != nil {
 			at = d.compressed + cuda.Ptr(c.stays.off)
@@ -138,12 +138,12 @@ func (d *device) locateAlone(w *wave, in int64) {
 			if c.route.by == byLibrary {
 				in = (in + frameGrain - 1) &^ (frameGrain - 1)
 			} else {
-				in += (int64(from) - in) & 15
+				in += (int64(d.stored(c)) - in) & 15
 			}
 			at = s.in + cuda.Ptr(in)
 			in += c.length
 		}
-		s.addPiece(at, from, c.length)
+		s.addPiece(at, d.memoryOf(c), c.off, c.length)
 		s.addChunk(i, c, at)
 	}
 }
@@ -177,27 +177,35 @@ func (d *device) bringReads(w *wave) {
 			}
 		}
 		if first < last {
-			s.addPiece(s.in+cuda.Ptr(first-w.slabOff), cuda.Address(d.p.slabs)+cuda.Ptr(first), last-first)
+			s.addPiece(s.in+cuda.Ptr(first-w.slabOff), d.p.slabs, first, last-first)
 		}
 	}
 }
 
 // stored is where the encoded bytes of a chunk lie, on the host or on the device.
 func (d *device) stored(c *waveChunk) cuda.Ptr {
-	switch c.source {
-	case fromMapped:
-		return cuda.Address(c.mapping.mem) + cuda.Ptr(c.off)
-	case fromCompressed:
+	if c.source == fromCompressed {
 		return d.compressed + cuda.Ptr(c.off)
 	}
-	return cuda.Address(d.p.slabs) + cuda.Ptr(c.off)
+	return cuda.Address(d.memoryOf(c)) + cuda.Ptr(c.off)
 }
 
-// addPiece joins pieces that are neighbours on both sides: a large copy runs faster
-// than small ones.
-func (s *stage) addPiece(dst, src cuda.Ptr, n int64) {
+// memoryOf is the host's memory that the encoded bytes of a chunk lie in, at its off.
+func (d *device) memoryOf(c *waveChunk) []byte {
+	if c.source == fromMapped {
+		return c.mapping.mem
+	}
+	return d.p.slabs
+}
+
+// addPiece has n bytes of registered memory copied. It joins pieces that are
+// neighbours on both sides, for a large copy runs faster than small ones, but not
+// across memory that was registered apart: the driver refuses that.
+func (s *stage) addPiece(dst cuda.Ptr, from []byte, off, n int64) {
 	s.brought += n
-	if k := len(s.pieces); k > 0 {
+	memory, src := s.pieceOf, cuda.Address(from[off:])
+	s.pieceOf = cuda.Address(from)
+	if k := len(s.pieces); k > 0 && s.pieceOf == memory {
 		last := &s.pieces[k-1]
 		if end := cuda.Ptr(last.N); dst == last.Dst+end && src == last.Src+end {
 			last.N += uint64(n)
@@ -212,7 +220,11 @@ func (s *stage) bring(d *device) {
 	if len(s.chunks) > 0 {
 		s.commands.Copy(d.copies, s.chunksAt, cuda.Address(s.chunks), int64(len(s.chunks)))
 	}
-	s.commands.CopyBatch(d.copies, s.pieces)
+	pieces := s.pieces
+	if d.gathers {
+		pieces = s.gather(d)
+	}
+	s.commands.CopyBatch(d.copies, pieces)
 	s.commands.Record(d.copies, s.copied)
 	s.commands.Await(s.compute, s.copied)
 }

@@ -125,11 +125,10 @@ func (d *device) mend(w *wave, i int32, scratch *codec.Scratch) error {
 		return nil
 	}
 	s.begin()
-	from, err := s.unpacked.address()
-	if err != nil {
+	if err := s.unpacked.wait(); err != nil {
 		return err
 	}
-	s.addPiece(c.at, from, c.size)
+	s.addPiece(c.at, s.unpacked.mem, 0, c.size)
 	s.bring(d)
 	if err := d.runAgain(w, i); err != nil {
 		return err

@@ -394,14 +394,20 @@ func outcome(t *testing.T, cfg Config, samples []sampler.Sample) (parts []string
 // mappedCase is a pipeline over files of the page cache that has come to map them.
 func mappedCase(t *testing.T, codec string) (p *Pipeline, a *testArray, root string) {
 	t.Helper()
-	r := rand.New(rand.NewPCG(5, 6))
-	a = makeArray(t, r, layout{shape: []int64{64, 64}, chunk: []int64{8, 8}, shard: []int64{32, 32}, dtype: nd.U16, codec: codec})
+	l := layout{shape: []int64{64, 64}, chunk: []int64{8, 8}, shard: []int64{32, 32}, dtype: nd.U16, codec: codec}
+	return mapAll(t, l, 4, func(cfg *Config) { onFake(t, cfg) })
+}
+
+// mapAll is mappedCase for an array of so many files, on a device of the caller's.
+func mapAll(t *testing.T, l layout, files int, device func(*Config)) (p *Pipeline, a *testArray, root string) {
+	t.Helper()
+	a = makeArray(t, rand.New(rand.NewPCG(5, 6)), l)
 	root = a.onDisk(t)
 	cfg := Config{
-		Arrays: []ArrayRef{{URI: root}}, BatchSize: 4, Reuse: ReuseNone, Reader: "mapped", MappedBytes: 4 * mapWindow, OnError: Skip,
+		Arrays: []ArrayRef{{URI: root}}, BatchSize: 4, Reuse: ReuseNone, Reader: "mapped", MappedBytes: int64(files) * mapWindow, OnError: Skip,
 		Fields: []Field{{Name: "x", Shape: []int{16, 16}, DType: nd.U16}},
 	}
-	onFake(t, &cfg)
+	device(&cfg)
 	p, err := Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -413,7 +419,7 @@ func mappedCase(t *testing.T, codec string) (p *Pipeline, a *testArray, root str
 	})
 	for range 200 { // until every shard is mapped: readers do that on the side
 		p.corners(t, a, nil)
-		if n := p.Stats().MappedBytes; n > 0 && p.sched.mappings.settled(4) {
+		if n := p.Stats().MappedBytes; n > 0 && p.sched.mappings.settled(files) {
 			return p, a, root
 		}
 	}

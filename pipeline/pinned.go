@@ -32,10 +32,10 @@ func (d *device) pin(n int64) (*pinned, error) {
 	return p, nil
 }
 
-// address waits until the device may read the memory.
-func (p *pinned) address() (cuda.Ptr, error) {
+// wait waits until the device may read the memory.
+func (p *pinned) wait() error {
 	<-p.done
-	return cuda.Address(p.mem), p.err
+	return p.err
 }
 
 func (p *pinned) free(gpu *cuda.Device) error {
