@@ -66,9 +66,12 @@ $(WHEEL): bin/headrace $(PKG)/libheadrace.so $(PKG)/libheadrace_client.so $(PYFI
 	rm -rf .venv-wheel && $(PYTHON) -m venv .venv-wheel
 	.venv-wheel/bin/pip install -q --disable-pip-version-check -r $< dist/*.whl && touch $@
 
-.venv-torch/ready: tools/requirements-torch.txt $(WHEEL)
-	rm -rf .venv-torch && $(PYTHON) -m venv .venv-torch
-	.venv-torch/bin/pip install -q --disable-pip-version-check -r $< dist/*.whl && touch $@
+.venv-torch/ready: tools/requirements-torch.txt
+	$(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/pip install -q --disable-pip-version-check --no-cache-dir -r $< && touch $@
+
+.venv-torch/wheel: .venv-torch/ready $(WHEEL)
+	.venv-torch/bin/pip install -q --disable-pip-version-check --no-deps --force-reinstall dist/*.whl && touch $@
 
 .venv-oracle/ready: tools/requirements-oracle.txt
 	$(PYTHON) -m venv .venv-oracle
@@ -133,8 +136,11 @@ build/panic/libheadrace.so: $(GOFILES) $(wildcard cabi/*.h)
 test-python: .venv-wheel/ready build build/panic/libheadrace.so ## the Python tests against the wheel in a clean environment
 	cd python/tests && ../../.venv-wheel/bin/python -P -m pytest -q
 
-test-torch: .venv-torch/ready build build/panic/libheadrace.so ## the same with torch (a download of 3 GB)
-	cd python/tests && ../../.venv-torch/bin/python -P -m pytest -q
+# Two parts, at most ten minutes on two cores: the Python tests again, now that there are
+# torch and tables, and real jobs under torchrun and under our launcher.
+test-torch: .venv-torch/wheel build build/panic/libheadrace.so ## with torch (a download of 3 GB): trainers, torchrun beside our launcher
+	cd python/tests && timeout 300 ../../.venv-torch/bin/python -P -m pytest -q -k "torch or table or dlpack"
+	timeout 600 .venv-torch/bin/python -P -m pytest -q tests/torch
 
 gpu-binaries: build $(WHEEL) ## what test-gpu runs, into build/gpu: for a machine without Go
 	mkdir -p build/gpu && rm -f build/gpu/headrace-*.whl && cp dist/*.whl bin/headrace build/gpu/

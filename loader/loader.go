@@ -294,5 +294,6 @@ func (l *Loader) moveOn(to sampler.Resume) {
 	l.tally.begin(to, l)
 	l.mu.Lock()
 	l.mu.at = to
+	l.mu.reports.put(l.tally.report)
 	l.mu.Unlock()
 }

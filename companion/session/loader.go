@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/loader"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/rank"
@@ -19,7 +20,26 @@ type loaderSpec struct {
 	Tail      string `json:"tail"`
 	Replicas  int    `json:"replicas"`
 	Data      bool   `json:"data_digest"`
+	Name      string `json:"name"` // "" is the loader's number in the process
 	NoCheck   bool   `json:"no_check"`
+}
+
+// who is what a client says of its place in the job, beyond its environment.
+type who struct {
+	Rank       *int `json:"rank"`
+	World      *int `json:"world"`
+	LocalRank  *int `json:"local_rank"`
+	LocalWorld *int `json:"local_world"`
+}
+
+// identity is who the client of a request is: what it says wins over its environment.
+func (r *request) identity() (rank.Identity, error) {
+	o := rank.Override{Rank: r.Who.Rank, World: r.Who.World, LocalRank: r.Who.LocalRank, LocalWorld: r.Who.LocalWorld}
+	id, _, err := o.Detect(variables(r.Env))
+	if err != nil {
+		return id, nd.Errorf(nd.ErrConfig, "%w", err)
+	}
+	return id, nil
 }
 
 // loaderObject is a loader with its identity.
@@ -34,7 +54,7 @@ func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
 	if r.Loader == nil {
 		return nil, nd.Errorf(nd.ErrBug, "the request has no loader")
 	}
-	id, err := Identity(r.Env)
+	id, err := r.identity()
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +74,7 @@ func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
 	l, err := loader.New(ctx, id, source.source, loader.Config{
 		Pipeline: p, BatchSize: r.Loader.BatchSize, Global: r.Loader.Global,
 		Seed: r.Loader.Seed, Shuffle: r.Loader.Shuffle, Tail: tail,
-		Replicas: r.Loader.Replicas, DataDigest: r.Loader.Data, NoCheck: r.Loader.NoCheck,
+		Replicas: r.Loader.Replicas, DataDigest: r.Loader.Data, Name: r.Loader.Name, NoCheck: r.Loader.NoCheck,
 	})
 	if err != nil {
 		return nil, err
@@ -76,6 +96,9 @@ type loaderAbout struct {
 	Rank        int    `json:"rank"`
 	World       int    `json:"world"`
 	Fingerprint string `json:"fingerprint"`
+	Plan        string `json:"plan"`   // hash of all that ranks must agree on
+	Checks      bool   `json:"checks"` // the launcher's agent compares the plans
+	Note        string `json:"note"`   // what is done without, "" for nothing
 }
 
 func (o *loaderObject) about() any {
@@ -84,6 +107,7 @@ func (o *loaderObject) about() any {
 		placed: o.where,
 		Len:    o.l.Len(), BatchSize: stream.MaxRows(o.id.World), Global: stream.Global,
 		Rank: o.id.Rank, World: o.id.World, Fingerprint: o.l.Fingerprint(),
+		Plan: stream.PlanHash(), Checks: o.l.Checks(), Note: o.l.Note(),
 	}
 }
 
@@ -150,6 +174,28 @@ func (o *loaderObject) answer(ctx context.Context, method string, argument []byt
 			return nil, nil
 		}
 		return report, nil
+	}
+	return o.prove(method, argument)
+}
+
+// prove answers what is asked to compare ranks and epochs.
+func (o *loaderObject) prove(method string, argument []byte) (any, error) {
+	switch method {
+	case "plan":
+		return o.l.Plan(), nil
+	case "compare":
+		var plans []agentapi.Plan
+		if err := json.Unmarshal(argument, &plans); err != nil {
+			return nil, nd.Errorf(nd.ErrConfig, "plans: %w", err)
+		}
+		return nil, agentapi.Compare(plans)
+	case "expected":
+		var epoch int64
+		if err := json.Unmarshal(argument, &epoch); err != nil {
+			return nil, nd.Errorf(nd.ErrConfig, "epoch: %w", err)
+		}
+		d := o.l.Expected(epoch)
+		return map[string]any{"epoch": epoch, "count": d.Count, "digest": d.String()}, nil
 	}
 	return nil, noMethod(method)
 }

@@ -45,6 +45,7 @@ type request struct {
 
 	Source *sourceSpec       `json:"source"` // source, loader
 	Loader *loaderSpec       `json:"loader"` // loader
+	Who    who               `json:"who"`    // loader, pipeline
 	Env    map[string]string `json:"env"`    // loader, pipeline
 
 	memory func() pipeline.Memory

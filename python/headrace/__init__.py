@@ -54,9 +54,11 @@ from ._errors import (
 )
 from ._loader import Loader
 from ._pipeline import Pipeline
+from ._report import merge_reports
 from ._sample import Sample
 from ._source import Crops, crop_list, grid_crops, random_crops
 from ._tensor import Tensor
+from ._torch import TorchBatch
 from ._version import __version__
 
 __all__ = [
@@ -84,10 +86,12 @@ __all__ = [
     "SampleError",
     "Shape",
     "Tensor",
+    "TorchBatch",
     "Unsupported",
     "__version__",
     "crop_list",
     "grid_crops",
+    "merge_reports",
     "open",
     "random_crops",
 ]

@@ -17,7 +17,7 @@ from ._errors import Bug, Forked
 
 OK, AGAIN, END = 0, 1, 2
 
-CLIENT_ABI_VERSION = 5
+CLIENT_ABI_VERSION = 6
 
 STEP_MS = 100
 """Longest stay in the library at a time: Python's signal handlers wait that long."""
@@ -92,7 +92,7 @@ _CLIENT: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "hr_slot_release": (None, (c_void_p,)),
     "hr_slot_refs": (c_int32, (c_void_p,)),
     "hr_memory_map": (c_void_p, (c_int32, c_int64)),
-    "hr_memory_import": (c_void_p, (c_char_p, c_char_p, c_char_p, c_int32)),
+    "hr_memory_import": (c_void_p, (c_char_p, c_char_p, c_int32, c_uint64, c_char_p, c_int32)),
     "hr_memory_ordinal": (c_int32, (c_void_p,)),
     "hr_memory_address": (c_void_p, (c_void_p,)),
     "hr_memory_release": (None, (c_void_p,)),

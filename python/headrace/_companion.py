@@ -34,6 +34,9 @@ VERSION = 1
 """Of the protocol."""
 
 MAX_FRAME = 256 << 20
+CLOSED = 1 << 63
+"""Marks a number in the release pipe as that of memory that was closed."""
+
 HELLO_SECONDS = 10.0
 GREETING = struct.Struct("<8sII")
 HEADER = struct.Struct("<IBBHQ")
@@ -62,11 +65,11 @@ class Memory:
         return cls(client, pointer)
 
     @classmethod
-    def open(cls, client: Any, uuid: str, handle: str) -> Memory:
-        """An allocation of the engine on a GPU."""
+    def open(cls, client: Any, uuid: str, handle: str, release_fd: int, number: int) -> Memory:
+        """An allocation of the engine on a GPU, which hears when it is closed here, or could not be opened."""
         why = ctypes.create_string_buffer(256)
         digits = bytes.fromhex(uuid.removeprefix("GPU-").removeprefix("MIG-").replace("-", ""))
-        pointer = client.hr_memory_import(digits, bytes.fromhex(handle), why, len(why))
+        pointer = client.hr_memory_import(digits, bytes.fromhex(handle), release_fd, CLOSED | number, why, len(why))
         if pointer is None:
             raise Device(why.value.decode(errors="replace"))
         return cls(client, pointer)
@@ -321,7 +324,7 @@ class Companion(Client):
 
     def _open_memory(self, new: dict[str, Any], fds: deque[int]) -> Memory:
         if new["kind"] == "cuda_ipc":
-            return Memory.open(self._client, new["uuid"], new["handle"])
+            return Memory.open(self._client, new["uuid"], new["handle"], self._release_fd, new["id"])
         fd = fds.popleft()
         try:
             return Memory.map(self._client, fd, new["bytes"])

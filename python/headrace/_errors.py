@@ -150,6 +150,7 @@ _FIELDS = _COMPOUND | {
     "Offset": "offset",
     "Pad": "pad",
     "Reader": "reader",
+    "Replicas": "replicas",
     "Readers": "readers",
     "Reuse": "reuse",
     "SMs": "sms",

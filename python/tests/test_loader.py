@@ -58,8 +58,8 @@ def test_the_order_follows_from_the_seed(grid: hr.Crops) -> None:
 def test_tail(grid: hr.Crops) -> None:
     with hr.Loader(grid, batch_size=5, tail="drop") as loader:
         assert len(loader) == 2 and len(ids(loader)) == 10
-    with pytest.raises(hr.Unsupported, match="mask"):
-        hr.Loader(grid, batch_size=5, tail="mask")
+    with hr.Loader(grid, batch_size=5, tail="mask") as loader:
+        assert len(loader) == 3 and sorted(ids(loader)) == [-1, -1, -1, *range(12)]
     with pytest.raises(ValueError, match="tail"):
         hr.Loader(grid, batch_size=5, tail="long")
 
