@@ -226,6 +226,9 @@ func TestQuality(t *testing.T) {
 			t.Errorf("window %d: %.0f classes, want %.0f; full %.0f", window, q.DistinctBlocks, want, q.FullShuffle)
 		}
 	}
+	if got := distinct(256, 1000, 1e18); math.Abs(got-256) > 0.01 {
+		t.Errorf("256 samples of very many come from %v blocks", got)
+	}
 	huge := Stream{N: math.MaxInt64, Global: 1 << 61, Shuffle: true, Block: 4, Window: 2}
 	if q := huge.Quality(); math.Abs(q.DistinctBlocks/(1<<59)-1) > 1e-6 {
 		t.Errorf("a batch of many windows: %+v", q)

@@ -88,6 +88,10 @@
 // of the window, first axis first, its start as below(extent - window + 1); for
 // each axis that may be flipped, in the order of the config, below(2).
 //
+// Grid by shard. The crops of a grid are those without the option; a crop belongs
+// to the shard in which the first field's crop begins. They are sorted by group, by
+// the shard's coordinates and by the crop's own start, in that order.
+//
 // Fingerprints are the first 16 bytes, in hex, of SHA-256 of "headrace/source/1",
 // a zero byte, the kind of the source (a string) and its parameters; each type
 // lists them.

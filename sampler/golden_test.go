@@ -74,7 +74,13 @@ type golden struct {
 	}
 	Random []goldenCrops
 	Grid   goldenCrops
-	List   struct {
+	Shard  struct {
+		goldenCrops
+		Shards [][]int64
+		Sizes  []int64
+		Crops  [][]int64 // group and starts of each seventh sample
+	} `json:"by_shard"`
+	List struct {
 		Boxes       [][]int64
 		Flips       []uint32
 		Shape       []int64
@@ -206,6 +212,36 @@ func TestGoldenRandomCrops(t *testing.T) {
 			if crop.Array != want.Group || crop.Box.String() != box.String() || crop.Flip != flip {
 				t.Errorf("%v sample %d: got %+v, want array %d box %s flip %b", g.Shapes, want.I, crop, want.Group, box, flip)
 			}
+		}
+	}
+}
+
+func TestGoldenGridByShard(t *testing.T) {
+	g := readGolden(t).Shard
+	fields := g.fields()
+	for i := range fields[0].Arrays {
+		fields[0].Arrays[i].Shard = g.Shards[i]
+	}
+	tail, err := sampler.ParseGridTail(g.Tail)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grid, err := sampler.NewGrid(sampler.GridCrops{Fields: fields, Stride: g.Stride, Tail: tail, ByShard: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if grid.Fingerprint() != g.Fingerprint {
+		t.Errorf("fingerprint %s, want %s", grid.Fingerprint(), g.Fingerprint)
+	}
+	for b, size := range g.Sizes {
+		if got := grid.Blocks().Span(int64(b)).Len(); got != size {
+			t.Errorf("shard %d has %d crops, want %d", b, got, size)
+		}
+	}
+	for k, want := range g.Crops {
+		c := grid.Sample(int64(7 * k)).Crops[0]
+		if c.Array != int(want[0]) || c.Box[0].Start != want[1] || c.Box[1].Start != want[2] {
+			t.Errorf("sample %d: %+v, want group and starts %v", 7*k, c, want)
 		}
 	}
 }

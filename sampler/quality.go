@@ -64,13 +64,18 @@ func (s Stream) met(size, window float64) float64 {
 // distinct is how many blocks of a size are met by a draw of so many samples of a
 // total, none twice. A block is missed by all of the draw, or all of the block is
 // missed by the draw: taking either as independent gives too high a chance of a
-// miss, so the lower is nearer.
+// miss, so the higher chance of a hit is nearer.
 func distinct(draw, size, total float64) float64 {
-	missed := min(miss(draw/total, size), miss(size/total, draw))
-	return total / size * (1 - missed)
+	return total / size * max(hit(draw/total, size), hit(size/total, draw))
 }
 
-// miss is (1-p)^n, 1 for n = 0.
-func miss(p, n float64) float64 {
-	return math.Pow(max(0, 1-p), n)
+// hit is 1-(1-p)^n, exact for a p that is lost beside 1.
+func hit(p, n float64) float64 {
+	switch {
+	case n == 0:
+		return 0
+	case p >= 1:
+		return 1
+	}
+	return -math.Expm1(n * math.Log1p(-p))
 }

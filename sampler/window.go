@@ -13,6 +13,10 @@ type Array struct {
 	Name  string  // for messages
 	Shape []int64 // extents
 
+	// Shard is the extents of what lies together in storage: the shards, or the chunks
+	// of an array without. Only GridCrops.ByShard wants it.
+	Shard []int64
+
 	// Canonical is the canonical metadata of the array (zarr.Array.Canonical). It
 	// enters the fingerprint, Index and Name do not.
 	Canonical []byte

@@ -6,6 +6,7 @@ users have stored depend on it.
 """
 
 import hashlib
+import itertools
 import json
 import math
 import struct
@@ -136,6 +137,22 @@ def crops(config, i):
     return {"i": i, "group": group, "start": start, "flip": flip}
 
 
+def grid_by_shard(g):
+    """All crops (group, start) of a shifted grid, and the number in each shard."""
+    crops_of = {}
+    for group, (shape, shard) in enumerate(zip(g["shapes"], g["shards"])):
+        axes = []
+        for extent, crop, stride in zip(shape, g["crop"], g["stride"]):
+            starts = list(range(0, extent - crop + 1, stride))
+            if starts[-1] + crop < extent:
+                starts.append(extent - crop)
+            axes.append(starts)
+        for start in itertools.product(*axes):
+            key = (group, *(s // n for s, n in zip(start, shard)))
+            crops_of.setdefault(key, []).append([group, *start])
+    return [c for key in sorted(crops_of) for c in crops_of[key]], [len(crops_of[key]) for key in sorted(crops_of)]
+
+
 def fingerprint(kind, parameters):
     return hashlib.sha256(b"headrace/source/1\0" + text(kind) + parameters).hexdigest()[:32]
 
@@ -222,13 +239,18 @@ def main():
         random_crops.append(config)
     grid = {"crop": [2, 3], "shapes": [[4, 9], [100, 3]], "stride": [2, 1], "tail": "shift"}
     grid["fingerprint"] = fingerprint("grid", numbers(grid["stride"]) + text(grid["tail"]) + fields(grid))
+    by_shard = grid | {"shapes": [[9, 20], [31, 17]], "shards": [[4, 8], [16, 6]]}
+    tail = b"".join(numbers(s) for s in by_shard["shards"])
+    by_shard["fingerprint"] = fingerprint("grid by shard", numbers(grid["stride"]) + text(grid["tail"]) + fields(by_shard) + tail)
+    by_shard["crops"], by_shard["sizes"] = grid_by_shard(by_shard)
+    by_shard["crops"] = by_shard["crops"][::7]
     crop_list = {"boxes": [[0, 2, 1, 4], [1, 3, 0, 3]], "flips": [0, 2], "shape": [4, 9]}
     parameters = u64(2)
     for box, flip in zip(crop_list["boxes"], crop_list["flips"]):
         parameters += u64(1) + u64(0) + numbers(box) + u64(flip)
     parameters += u64(1) + numbers(crop_list["shape"]) + text("{}")
     crop_list["fingerprint"] = fingerprint("list", parameters)
-    print(json.dumps({"orders": orders, "plans": plans, "digests": digested, "blocked": blocked, "random": random_crops, "grid": grid, "list": crop_list}, indent=1))
+    print(json.dumps({"orders": orders, "plans": plans, "digests": digested, "blocked": blocked, "random": random_crops, "grid": grid, "by_shard": by_shard, "list": crop_list}, indent=1))
 
 
 if __name__ == "__main__":
