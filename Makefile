@@ -7,6 +7,8 @@ PYTHON  ?= python3
 FUZZTIME ?= 2s
 
 export CGO_ENABLED ?= 1
+# Go's own flags, and silence about functions of NVML's header that nobody calls.
+export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 BUILD  := -trimpath -ldflags="-s -w"
 # giouring takes a function of package syscall by name, which the linker refuses
 # without this flag (golang/go#67401): only builds with the tag uring have it.
@@ -32,7 +34,7 @@ help: ## list the targets
 build: bin/headrace ## the command, bin/headrace
 
 uring: ## the command with the io_uring reader, in place of bin/headrace
-	$(GO) build -trimpath -tags uring -ldflags="-s -w $(LINKNAME)" -o bin/headrace ./cmd/headrace
+	$(GO) build -trimpath -tags uring,nvml -ldflags="-s -w $(LINKNAME)" -o bin/headrace ./cmd/headrace
 
 lib: $(PKG)/libheadrace.so $(PKG)/libheadrace_client.so ## the shared libraries of the Python package
 
@@ -41,8 +43,9 @@ wheel: $(WHEEL) ## the wheel, dist/*.whl
 demo: build ## write sample data and stream an epoch of random crops
 	bin/headrace demo
 
+# With NVML, which is loaded when the launcher asks for it and need not be there.
 bin/headrace: $(GOFILES)
-	$(GO) build $(BUILD) -o $@ ./cmd/headrace
+	$(GO) build $(BUILD) -tags nvml -o $@ ./cmd/headrace
 
 $(PKG)/libheadrace.so: $(GOFILES) $(wildcard cabi/*.h)
 	$(GO) build $(BUILD) -buildmode=c-shared -o $@ ./cabi
@@ -126,6 +129,8 @@ test-nocgo: ## without cgo, then without assembly too: the pure Go twins
 	CGO_ENABLED=0 $(GO) vet ./...
 	CGO_ENABLED=0 $(GO) test ./codec/...
 	CGO_ENABLED=0 $(GO) test -short ./pipeline/...
+	$(GO) vet -tags nvml ./launcher/... ./cmd/...
+	$(GO) test -tags nvml ./launcher/nvml
 	$(GO) vet -tags purego ./...
 	$(GO) test -tags purego ./codec/...
 
