@@ -10,9 +10,10 @@ import (
 )
 
 const (
-	// Protocol and Version stand in both hellos.
+	// Protocol names the protocol in both hellos.
 	Protocol = "headrace-agent"
-	Version  = 1
+	// Version is that of the protocol. Both sides must have the same.
+	Version = 1
 	// MaxMessage bounds a message: a plan of maxSpans spans.
 	MaxMessage = 4 << 20
 	maxHello   = 4 << 10

@@ -98,6 +98,14 @@ func (r Round) Base(node int) int {
 	return base
 }
 
+// Document is a small document from another node.
+type Document struct {
+	Round int
+	From  int // group rank
+	Kind  string
+	Doc   []byte
+}
+
 // OutcomeKind says how a node's workers of a round ended.
 type OutcomeKind string
 
