@@ -62,6 +62,7 @@ type blockOrder struct {
 	shelf
 	window int64 // blocks
 	key    Key
+	plain  bool                        // not shuffled, the windows are there all the same
 	recent atomic.Pointer[windowOrder] // positions come in a row: nearly always the right one
 }
 
@@ -78,11 +79,22 @@ func newBlockOrder(blocks *Blocks, window int64, key Key) *blockOrder {
 	return &blockOrder{shelf: newShelf(blocks, order), window: window, key: key}
 }
 
+// plainBlocks is the order of the source with its blocks and windows.
+func plainBlocks(blocks *Blocks, window int64) *blockOrder {
+	return &blockOrder{shelf: newShelf(blocks, Sequential(blocks.Len())), window: window, plain: true}
+}
+
 func (b *blockOrder) forward(position int64) int64 {
-	w := b.windowAt(position)
-	place := w.places.Start + w.order.At(position-w.places.Start)
-	j := b.at(place, w.blocks)
+	_, j, place := b.locate(position)
 	return b.blocks.Span(b.order.At(j)).Start + place - b.start(j)
+}
+
+// locate finds the window, the shuffled block and the place of the sample at a
+// position.
+func (b *blockOrder) locate(position int64) (w *windowOrder, j, place int64) {
+	w = b.windowAt(position)
+	place = w.places.Start + w.order.At(position-w.places.Start)
+	return w, b.at(place, w.blocks), place
 }
 
 func (b *blockOrder) backward(sample int64) int64 {
@@ -102,7 +114,11 @@ func (b *blockOrder) windowAt(place int64) *windowOrder {
 	w := &windowOrder{blocks: nd.Span{Start: number * b.window}}
 	w.blocks.Stop = w.blocks.Start + min(b.window, count-w.blocks.Start)
 	w.places = nd.Span{Start: b.start(w.blocks.Start), Stop: b.start(w.blocks.Stop)}
-	w.order = New(w.places.Len(), subKey("headrace/window/1", b.key, uint64(number)))
+	if b.plain {
+		w.order = Sequential(w.places.Len())
+	} else {
+		w.order = New(w.places.Len(), subKey("headrace/window/1", b.key, uint64(number)))
+	}
 	b.recent.Store(w)
 	return w
 }

@@ -58,6 +58,19 @@
 // Slices. A global batch of g positions gives replica group r of w, each of R
 // ranks in a row, the positions from floor(g·r/w) to floor(g·(r+1)/w) of the batch.
 //
+// Locality. With V nodes each node has as many groups, and gets as many positions
+// of a batch as their slices have together. A home is chosen thus: k0 and k1 are
+// the first two words of SHA-256 of "headrace/home/1", a zero byte and the
+// fingerprint (a string); block b scores mix(mix(b + k0) xor mix(v + k1)) at node
+// v, and chooses, of the nodes that have room, the one with the highest score. In a
+// window of m samples, first all blocks in their shuffled order choose, a node
+// having room for a block if it has then no more than ceil(m/V) samples; then those
+// without a home, a node having room while it has less than ceil(m/V). In a batch,
+// in the order of positions, first each sample goes to the home of its block while
+// that has room; then the others to the node that their block chooses. The
+// positions of a node, in their order, are cut among its groups in the order of
+// ranks by the sizes of their slices.
+//
 // Plan hash: the first 16 bytes, in hex, of SHA-256 of "headrace/plan/1", a zero
 // byte, the fingerprint (a string), n, the global batch, seed, 1 for a shuffled
 // order or 0, the name of the tail (a string), the samples of a block, the blocks
@@ -66,7 +79,7 @@
 //
 // Digest of an epoch. K is SHA-256 of "headrace/digest/1", a zero byte and the 32
 // bytes of the epoch's key (of an order that is not shuffled too); k0 … k5 are the
-// first words of K. Lane j = 0, 1 of sample s at position p is
+// first of words(K). Lane j = 0, 1 of sample s at position p is
 //
 //	a = mix(mix(p + k[2j]) xor (s + k[2j+1]))
 //

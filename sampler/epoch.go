@@ -8,11 +8,13 @@ type Epoch struct {
 	Stream
 	Number int64
 	order  *Order
+	local  *locality // nil where ranks read slices
 }
 
 // Epoch makes what is kept for one epoch.
 func (s Stream) Epoch(number int64) *Epoch {
-	return &Epoch{Stream: s, Number: number, order: s.Order(number)}
+	order := s.Order(number)
+	return &Epoch{Stream: s, Number: number, order: order, local: s.locality(order)}
 }
 
 // Order is the epoch's order: Order().At(p) is the sample at position p.
@@ -20,7 +22,7 @@ func (e *Epoch) Order() *Order { return e.order }
 
 // Positions is the positions of a global batch that one rank serves, rising. Over
 // the replica groups of a world they are the batch's, each once; their number is
-// that of Slice.
+// that of Slice. With Nodes the first call for a batch looks at all of it.
 func (e *Epoch) Positions(step int64, rank, world int) []int64 {
 	return e.Part(e.Span(step), rank, world)
 }
@@ -28,6 +30,10 @@ func (e *Epoch) Positions(step int64, rank, world int) []int64 {
 // Part is Positions for any range of positions, such as what is left of a batch
 // after a resume within it.
 func (e *Epoch) Part(batch nd.Span, rank, world int) []int64 {
+	group, groups, ok := e.group(rank, world)
+	if ok && e.local != nil {
+		return e.local.share(batch, groups).part(group, e.Nodes)
+	}
 	slice := e.Split(batch, rank, world)
 	list := make([]int64, slice.Len())
 	for i := range list {
@@ -66,11 +72,26 @@ func (e *Epoch) Where(sample int64, world int) Place {
 		return at
 	}
 	at.Step = at.Position / e.Global
-	if _, groups, ok := e.group(0, world); ok {
-		batch := e.Span(at.Step)
+	_, groups, ok := e.group(0, world)
+	batch := e.Span(at.Step)
+	switch {
+	case !ok:
+	case e.local != nil:
+		at.Rank = e.local.share(batch, groups).group(at.Position, e.Nodes) * e.replicas()
+	default:
 		at.Rank = holder(at.Position-batch.Start, batch.Len(), groups) * e.replicas()
 	}
 	return at
+}
+
+// HomeReads is how many samples of a global batch are read on the home node of
+// their block; all others are read elsewhere or fetched. It is 0 without Nodes.
+func (e *Epoch) HomeReads(step int64, world int) int64 {
+	_, groups, ok := e.group(0, world)
+	if !ok || e.local == nil {
+		return 0
+	}
+	return e.local.share(e.Span(step), groups).home
 }
 
 // Where is Epoch.Where for a single look-up.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
+	"slices"
 	"testing"
 
 	"github.com/headrace/headrace/nd"
@@ -36,6 +37,37 @@ type goldenCrops struct {
 	}
 }
 
+type goldenBlocks struct {
+	Fingerprint  string
+	N, Global    int64
+	Seed         uint64
+	Epoch        int64
+	Block        int64
+	Sizes        []int64
+	Window       int
+	Plan         string
+	At           [][2]int64
+	Nodes, World int
+	Parts        [][][]int64 // by step and rank
+}
+
+// stream is the stream that golden.py means.
+func (g *goldenBlocks) stream(t *testing.T) sampler.Stream {
+	t.Helper()
+	s := sampler.Stream{N: g.N, Global: g.Global, Seed: g.Seed, Fingerprint: g.Fingerprint, Shuffle: true, Block: g.Block, Window: g.Window, Nodes: g.Nodes}
+	if g.Block == 0 {
+		blocks, err := sampler.NewBlocks(g.Sizes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Blocks = blocks
+	}
+	if err := s.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 type golden struct {
 	Orders []struct {
 		N           int64
@@ -61,20 +93,11 @@ type golden struct {
 		Digest      string
 		Data        string
 	}
-	Blocked []struct {
-		Fingerprint string
-		N, Global   int64
-		Seed        uint64
-		Epoch       int64
-		Block       int64
-		Sizes       []int64
-		Window      int
-		Plan        string
-		At          [][2]int64
-	}
-	Random []goldenCrops
-	Grid   goldenCrops
-	Shard  struct {
+	Blocked []goldenBlocks
+	Local   []goldenBlocks
+	Random  []goldenCrops
+	Grid    goldenCrops
+	Shard   struct {
 		goldenCrops
 		Shards [][]int64
 		Sizes  []int64
@@ -163,17 +186,7 @@ func TestGoldenIsGenerated(t *testing.T) {
 
 func TestGoldenBlocks(t *testing.T) {
 	for _, g := range readGolden(t).Blocked {
-		s := sampler.Stream{N: g.N, Global: g.Global, Seed: g.Seed, Fingerprint: g.Fingerprint, Shuffle: true, Block: g.Block, Window: g.Window}
-		if g.Block == 0 {
-			blocks, err := sampler.NewBlocks(g.Sizes)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.Blocks = blocks
-		}
-		if err := s.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		s := g.stream(t)
 		if got := s.PlanHash(); got != g.Plan {
 			t.Errorf("blocks %v: plan %s, want %s", g.Sizes, got, g.Plan)
 		}
@@ -181,6 +194,23 @@ func TestGoldenBlocks(t *testing.T) {
 		for _, pair := range g.At {
 			if got := o.At(pair[0]); got != pair[1] || o.Where(pair[1]) != pair[0] {
 				t.Errorf("blocks %v, window %d: At(%d) is %d, want %d, which lies at %d", g.Sizes, g.Window, pair[0], got, pair[1], o.Where(pair[1]))
+			}
+		}
+	}
+}
+
+func TestGoldenLocality(t *testing.T) {
+	for _, g := range readGolden(t).Local {
+		s := g.stream(t)
+		e := s.Epoch(g.Epoch)
+		if int(s.Steps()) != len(g.Parts) {
+			t.Errorf("blocks %v: %d steps, want %d", g.Sizes, s.Steps(), len(g.Parts))
+		}
+		for step, parts := range g.Parts {
+			for rank, want := range parts {
+				if got := e.Positions(int64(step), rank, g.World); !slices.Equal(got, want) {
+					t.Errorf("blocks %v, step %d, rank %d: %v, want %v", g.Sizes, step, rank, got, want)
+				}
 			}
 		}
 	}

@@ -10,6 +10,9 @@ func (s Stream) CheckWorld(world int) error {
 	if r := s.replicas(); world%r != 0 {
 		return nd.Errorf(nd.ErrConfig, "stream: Replicas is %d, which does not divide %d ranks: change one of them", r, world)
 	}
+	if n := s.Nodes; n > 0 && (world%n != 0 || world/n%s.replicas() != 0) {
+		return nd.Errorf(nd.ErrConfig, "stream: %d ranks in groups of %d replicas on %d nodes: each node must have as many whole groups; take Nodes 0 for slices without locality", world, s.replicas(), n)
+	}
 	return nil
 }
 
@@ -19,7 +22,7 @@ func (s Stream) replicas() int { return max(1, s.Replicas) }
 // for a rank that the world does not have, and for a world that CheckWorld refuses.
 func (s Stream) group(rank, world int) (group, groups int, ok bool) {
 	r := s.replicas()
-	if rank < 0 || rank >= world || world%r != 0 {
+	if rank < 0 || rank >= world || world%r != 0 || s.Nodes > 0 && world/r%s.Nodes != 0 {
 		return 0, 1, false
 	}
 	return rank / r, world / r, true

@@ -34,6 +34,11 @@ type Stream struct {
 	// sequence parallel ranks need; 0 is 1. Ranks qR … qR+R-1 are one group, and
 	// the number of ranks must be a multiple of R.
 	Replicas int
+
+	// Nodes, if not 0, is how many machines the ranks lie on, as many on each, in a
+	// row. Samples then go to the home node of their block as far as that leaves the
+	// ranks' numbers of samples as they are: Epoch.Positions. It wants blocks.
+	Nodes int
 }
 
 // DefaultWindow mixes a batch of 256 from 162 blocks on average, against 226 of a
@@ -55,6 +60,12 @@ func (s Stream) Validate() error {
 	wrong = append(wrong, s.checkBlocks()...)
 	if s.Replicas < 0 {
 		wrong = append(wrong, fmt.Sprintf("Replicas is %d, must be at least 0", s.Replicas))
+	}
+	if s.Nodes < 0 {
+		wrong = append(wrong, fmt.Sprintf("Nodes is %d, must be at least 0", s.Nodes))
+	}
+	if s.Nodes > 0 && s.Block == 0 && s.Blocks == nil {
+		wrong = append(wrong, fmt.Sprintf("Nodes is %d without blocks: it is blocks that have a home, give Block or Blocks", s.Nodes))
 	}
 	if len(wrong) > 0 {
 		return nd.Errorf(nd.ErrConfig, "stream: %s", strings.Join(wrong, "; "))

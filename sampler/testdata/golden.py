@@ -110,6 +110,54 @@ def block_order(sizes, window, key):
     return at
 
 
+def locality(sizes, window, key, fp, nodes, groups, batch):
+    """The positions of each group in the batch (start, stop)."""
+    k0, k1 = struct.unpack("<2Q", hashlib.sha256(b"headrace/home/1\0" + text(fp)).digest()[:16])
+
+    def choose(b, room):
+        best = max((v for v in range(nodes) if room(v)), key=lambda v: (mix(mix(b + k0 & MASK) ^ mix(v + k1 & MASK)), -v), default=None)
+        return best
+
+    count = len(sizes)
+    shuffled = order(count, hashlib.sha256(b"headrace/blocks/1\0" + key).digest())
+    blocks = [shuffled(j) for j in range(count)]
+    home = {}
+    for j in range(0, count, window):
+        members = blocks[j : j + window]
+        most = -(-sum(sizes[b] for b in members) // nodes)
+        load = [0] * nodes
+        for whole in (True, False):
+            for b in members:
+                if b not in home:
+                    v = choose(b, lambda v: load[v] + (sizes[b] if whole else 1) <= most)
+                    if v is not None:
+                        home[b] = v
+                        load[v] += sizes[b]
+    at = block_order(sizes, window, key)
+    ends = list(itertools.accumulate(sizes))
+    block_of = {p: next(b for b, e in enumerate(ends) if at(p) < e) for p in range(*batch)}
+    g = batch[1] - batch[0]
+    slices = [g * (r + 1) // groups - g * r // groups for r in range(groups)]
+    per_node = groups // nodes
+    room = [sum(slices[v * per_node : (v + 1) * per_node]) for v in range(nodes)]
+    node = {}
+    for p in range(*batch):
+        v = home[block_of[p]]
+        if room[v]:
+            node[p], room[v] = v, room[v] - 1
+    for p in range(*batch):
+        if p not in node:
+            v = choose(block_of[p], lambda v: room[v] > 0)
+            node[p], room[v] = v, room[v] - 1
+    parts = []
+    for v in range(nodes):
+        mine = [p for p in range(*batch) if node[p] == v]
+        for n in slices[v * per_node : (v + 1) * per_node]:
+            parts.append(mine[:n])
+            mine = mine[n:]
+    return parts
+
+
 def crops(config, i):
     """The window of sample i: group, starts and flipped axes."""
     k = hashlib.sha256(b"headrace/crops/1\0" + u64(config["seed"])).digest()
@@ -220,6 +268,15 @@ def main():
         entry["plan"] = plan(p | {"block": block, "ends": ends})
         positions = range(n) if n < 100 else sorted({*range(0, n, n // 20), n - 1})
         blocked.append(entry | {"at": [[p, at(p)] for p in positions]})
+    local = []
+    for sizes, window, nodes, groups, batch in [([8] * 30 + [3], 10, 4, 8, 20), ([5, 1, 9, 3, 3, 12, 7], 3, 3, 3, 11), ([16] * 12, 6, 3, 6, 25), ([4] * 3, 2, 5, 5, 7)]:
+        n, fp, seed, epoch = sum(sizes), "00ff", 5, 6
+        key = epoch_key(fp, n, seed, epoch)
+        steps = [(s, min(n, s + batch)) for s in range(0, n, batch)]
+        parts = [locality(sizes, window, key, fp, nodes, groups, s) for s in steps]
+        block = sizes[0] if all(s == sizes[0] for s in sizes[:-1]) and sizes[-1] <= sizes[0] else 0
+        entry = {"fingerprint": fp, "n": n, "global": batch, "seed": seed, "epoch": epoch, "sizes": sizes, "block": block}
+        local.append(entry | {"window": window, "nodes": nodes, "world": groups, "parts": parts})
     random_crops = []
     for config in [
         {"crop": [2, 3], "shapes": [[4, 9], [100, 3], [2, 70]], "weight": "volume", "flips": [-1], "seed": 0},
@@ -250,7 +307,7 @@ def main():
         parameters += u64(1) + u64(0) + numbers(box) + u64(flip)
     parameters += u64(1) + numbers(crop_list["shape"]) + text("{}")
     crop_list["fingerprint"] = fingerprint("list", parameters)
-    print(json.dumps({"orders": orders, "plans": plans, "digests": digested, "blocked": blocked, "random": random_crops, "grid": grid, "by_shard": by_shard, "list": crop_list}, indent=1))
+    print(json.dumps({"orders": orders, "plans": plans, "digests": digested, "blocked": blocked, "local": local, "random": random_crops, "grid": grid, "by_shard": by_shard, "list": crop_list}, indent=1))
 
 
 if __name__ == "__main__":
