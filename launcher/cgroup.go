@@ -10,8 +10,9 @@ import (
 	"syscall"
 )
 
-// cgroup is a control group (version 2) of the job's workers on this node: no
-// child can leave it, and one write kills all. The zero value is none.
+// cgroup is a control group (version 2) of one round's workers: no child can leave
+// it, and one write kills all. The zero value is none. A round has a new one, since
+// Linux 6.14 and later kill whatever is started into a group that was killed once.
 type cgroup struct {
 	dir    *os.File
 	killed *os.File // cgroup.kill, Linux 5.14

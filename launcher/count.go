@@ -47,7 +47,7 @@ func (machine) XPUs() int {
 func workers(value string, m counter, lookup Lookup) (int, error) {
 	gpus := func() int {
 		if list, ok := lookup("CUDA_VISIBLE_DEVICES"); ok {
-			return min(len(visible(list)), m.GPUs())
+			return countVisible(visible(list), m.GPUs())
 		}
 		return m.GPUs()
 	}
@@ -71,6 +71,15 @@ func workers(value string, m counter, lookup Lookup) (int, error) {
 		return 1, fmt.Errorf("is %q: a number, auto, cpu, gpu or xpu", value)
 	}
 	return n, nil
+}
+
+// countVisible counts the entries of CUDA_VISIBLE_DEVICES that can be there: one GPU
+// may be several MIG instances, which have no numbers.
+func countVisible(entries []string, gpus int) int {
+	if len(entries) > 0 && strings.HasPrefix(entries[0], "MIG-") && gpus > 0 {
+		return len(entries)
+	}
+	return min(len(entries), gpus)
 }
 
 func some(n int, none string) (int, error) {

@@ -51,7 +51,6 @@ func jobOptions() []option {
 		{name: "monitor-interval", value: "S", env: "pet", help: "accepted; a death is seen at once", set: setInterval},
 		{name: "shutdown-timeout", value: "S", env: "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", help: "from the stop signal to SIGKILL (default 30)", set: seconds(func(s *Spec) *time.Duration { return &s.ShutdownTimeout })},
 		{name: "signals-to-handle", value: "LIST", env: "pet", help: "these stop the job (default SIGTERM,SIGINT,SIGHUP,SIGQUIT)", set: setSignals},
-		{name: "rank-policy", value: "NAME", ours: true, help: "who gets which node rank: scheduler, hostname or sticky (default sticky)", set: text(func(s *Spec) *string { return &s.RankPolicy })},
 		{name: "exit-timeout", value: "S", ours: true, help: "how long to wait for other nodes after success; 0 is without end (default 300)", set: seconds(func(s *Spec) *time.Duration { return &s.ExitTimeout })},
 	}
 }

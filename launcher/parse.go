@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/rank"
 )
 
 // Lookup gives the value of an environment variable, as os.LookupEnv does.
@@ -85,14 +86,15 @@ func (s *Spec) apply(g given, m counter, lookup Lookup) (err error) {
 	return g.set(s, g.value)
 }
 
-// locate fills in where this node is: from a scheduler's variables where the flags
-// say nothing, and by the rules of --standalone and of the static backend.
-func (s *Spec) locate(seen map[string]bool, _ Lookup) error {
+// locate fills in where this node is: by the rules of --standalone and of the static
+// backend, and from a scheduler's variables where the flags say nothing.
+func (s *Spec) locate(seen map[string]bool, lookup Lookup) error {
 	if s.Standalone {
 		s.Backend, s.Endpoint, s.RunID, s.AnyPort = "c10d", "localhost:0", uuid(), true
-	}
-	if s.Backend != "static" {
 		return nil
+	}
+	if err := s.detect(seen, lookup); err != nil || s.Backend != "static" {
+		return err
 	}
 	s.NodeRank = max(s.NodeRank, 0)
 	if s.Endpoint == "" {
@@ -107,6 +109,35 @@ func (s *Spec) locate(seen map[string]bool, _ Lookup) error {
 	}
 	if !seen["master-port"] && port > 0 {
 		s.MasterPort = port
+	}
+	return nil
+}
+
+// detect asks the scheduler that started a launcher on each node. A job that says it
+// is of one node does not ask.
+func (s *Spec) detect(seen map[string]bool, lookup Lookup) error {
+	if seen["nnodes"] && (s.MaxNodes <= 1 || seen["node-rank"]) {
+		return nil
+	}
+	place, source, err := rank.DetectNode(lookup)
+	if err != nil {
+		return fmt.Errorf("this node's place in the job: %w", err)
+	}
+	if place.Nodes <= 1 {
+		return nil
+	}
+	s.Place = source
+	if !seen["nnodes"] {
+		s.MinNodes, s.MaxNodes = place.Nodes, place.Nodes
+	}
+	if !seen["node-rank"] {
+		s.NodeRank = place.Node
+	}
+	if !seen["master-addr"] && place.Head != "" {
+		s.MasterAddr = place.Head
+	}
+	if !seen["rdzv-id"] && place.JobID != "" {
+		s.RunID = place.JobID
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -179,16 +178,4 @@ func (l *lines) flush(b []byte) {
 	if _, err := l.file.Write(b); err != nil {
 		l.broken = isBroken(err)
 	}
-}
-
-// print writes one line of the launcher's own.
-func (l *lines) print(text string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	out := []byte(strings.TrimSuffix(text, "\n") + "\n")
-	if l.owner != nil {
-		l.owner = nil
-		out = append([]byte{'\n'}, out...)
-	}
-	l.flush(out)
 }

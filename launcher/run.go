@@ -3,13 +3,11 @@ package launcher
 import (
 	"context"
 	"errors"
-	"net"
+	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -17,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/headrace/headrace/launcher/rendezvous"
+	"github.com/headrace/headrace/launcher/topology"
 	"github.com/headrace/headrace/nd"
 )
 
@@ -71,24 +70,33 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 // shell carries out what the supervisor decides. Its fields belong to the goroutine
 // of Run, but for the parts that say otherwise.
 type shell struct {
-	spec    *Spec
-	command command
-	host    string
-	sup     *supervisor
-	box     *mailbox
-	group   rendezvous.Group
-	spawner *spawner
-	cgroup  cgroup
-	logs    logTree
-	port    *claim
-	console [2]*lines
+	spec     *Spec
+	command  command
+	host     string
+	sup      *supervisor
+	box      *mailbox
+	spawner  *spawner
+	cgroup   cgroup // of the round
+	logs     logTree
+	console  [2]*lines
+	sockets  sockets
+	bindings []topology.Binding // by local rank, nil without
+	null     *os.File           // /dev/null, standard input of engines
 
 	out     *outputs
-	workers []*process // of the spawner's thread, by local rank; nil entries did not start
-	timer   *time.Timer
-	talks   sync.WaitGroup // calls of the group, and what feeds the mailbox
-	stop    chan struct{}  // closed to end the feeders
-	cancel  context.CancelFunc
+	pending *rendezvous.Round // waits for the engines
+	workers []*process        // of the spawner's thread, by local rank; nil entries did not start
+	engines []*engine         // set before the thread sees them
+	warm    bool              // the engines were started
+	ending  bool              // of the spawner's thread: engines that end are not started again
+
+	timer *time.Timer
+	talks sync.WaitGroup // calls of the group, and what feeds the mailbox
+	stop  chan struct{}  // closed to end the feeders
+	mu    struct {
+		sync.Mutex
+		group rendezvous.Group // nil until the node is known to the job
+	}
 }
 
 func (sh *shell) run(ctx context.Context) (v verdict, err error) {
@@ -97,33 +105,68 @@ func (sh *shell) run(ctx context.Context) (v verdict, err error) {
 	if sh.command, err = sh.spec.command(); err != nil {
 		return v, err
 	}
-	if sh.logs, err = newLogTree(sh.spec); err != nil {
+	closers, err := sh.open(ctx)
+	defer func() {
+		for _, c := range slices.Backward(closers) {
+			err = errors.Join(err, c())
+		}
+		err = errors.Join(err, sh.logs.remove(sh.keepLogs(v)))
+	}()
+	if err != nil {
 		return v, err
 	}
-	defer func() { err = errors.Join(err, sh.logs.remove(sh.keepLogs(v))) }()
-	if sh.spawner, err = newSpawner(); err != nil {
-		return v, err
-	}
-	defer func() { err = errors.Join(err, sh.spawner.close()) }()
-	if sh.group, err = sh.enter(ctx); err != nil {
-		return v, err
-	}
-	sh.console = [2]*lines{{file: sh.spec.Stdout}, {file: sh.spec.Stderr}}
-	if sh.spec.Stdout == sh.spec.Stderr {
-		sh.console[1] = sh.console[0]
-	}
-	sh.cgroup = newCgroup("/proc/self/mounts", "/proc/self/cgroup")
-	defer sh.cgroup.close()
-	if sh.spec.Adopt {
-		_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // without it process groups have to do
-	}
-	sh.warnThreads()
+	sh.announce()
 	v = sh.supervise(ctx, signals)
-	if sh.port != nil {
-		sh.port.release()
-	}
 	own, _ := sh.spec.lookup("TORCHELASTIC_ERROR_FILE")
 	return v, copyError(own, v.root, v.code)
+}
+
+// open makes what a job needs on this node besides its group. What was made is
+// closed in the opposite order.
+func (sh *shell) open(ctx context.Context) (closers []func() error, err error) {
+	s := sh.spec
+	if sh.logs, err = newLogTree(s); err != nil {
+		return nil, err
+	}
+	if sh.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+		return nil, nd.Errorf(nd.ErrIO, "%w", err)
+	}
+	closers = append(closers, sh.null.Close)
+	if sh.bindings, err = s.bindings(); err != nil {
+		return closers, err
+	}
+	if sh.spawner, err = newSpawner(); err != nil {
+		return closers, err
+	}
+	closers = append(closers, sh.spawner.close, sh.sockets.close)
+	if err := sh.sockets.open(s.RunID, sh.relay(ctx)); err != nil {
+		sh.warn("ranks cannot compare their plans through the launcher: " + err.Error())
+	}
+	if sh.engines, err = sh.companions(); err != nil {
+		return closers, err
+	}
+	sh.console = [2]*lines{{file: s.Stdout}, {file: s.Stderr}}
+	if s.Stdout == s.Stderr {
+		sh.console[1] = sh.console[0]
+	}
+	if s.Adopt {
+		_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // without it process groups have to do
+	}
+	return closers, nil
+}
+
+// announce tells what the user did not say, and should know.
+func (sh *shell) announce() {
+	s := sh.spec
+	if s.Place != "" {
+		sh.warn(fmt.Sprintf("node %d of %d, from the environment of %s", max(s.NodeRank, 0), s.MaxNodes, s.Place))
+	}
+	if _, ok := s.lookup("OMP_NUM_THREADS"); !ok && s.Workers > 1 {
+		sh.warn("OMP_NUM_THREADS is set to 1 for each worker: set it yourself for more threads")
+	}
+	for _, line := range describeBindings(sh.bindings) {
+		sh.warn(line)
+	}
 }
 
 // keepLogs says whether a temporary log tree has what the user may want.
@@ -151,54 +194,30 @@ func (sh *shell) listen() chan os.Signal {
 	return signals
 }
 
-// warnThreads tells once that OMP_NUM_THREADS was set.
-func (sh *shell) warnThreads() {
-	if _, ok := sh.spec.lookup("OMP_NUM_THREADS"); !ok && sh.spec.Workers > 1 {
-		sh.warn("OMP_NUM_THREADS is set to 1 for each worker: set it yourself for more threads")
-	}
-}
-
 func (sh *shell) warn(text string) {
 	if sh.spec.PrintWarning != nil {
 		sh.spec.PrintWarning(text)
 	}
 }
 
-// enter finds the job's group. A job of one node needs no network: its port is
-// chosen here.
-func (sh *shell) enter(context.Context) (rendezvous.Group, error) {
-	s := sh.spec
-	c := rendezvous.Config{RunID: s.RunID, MaxRestarts: s.MaxRestarts, Node: sh.node()}
-	address := s.MasterAddr
-	if s.Backend == "c10d" {
-		address = s.LocalAddr
-		if address == "" {
-			address = "localhost"
-		}
-	}
-	var err error
-	if sh.port, err = claimPort(s.MasterPort, s.AnyPort || s.Backend == "c10d"); err != nil {
-		return nil, err
-	}
-	c.Endpoint = net.JoinHostPort(address, strconv.Itoa(sh.port.port))
-	return rendezvous.Single(c)
-}
-
-func (sh *shell) node() rendezvous.Node {
-	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return rendezvous.Node{Addr: sh.spec.LocalAddr, LocalWorld: sh.spec.Workers, Host: sh.host, PID: os.Getpid(), Boot: strings.TrimSpace(string(boot)), Role: sh.spec.Role}
+// entered is the job's group, nil until the node is known to it.
+func (sh *shell) entered() rendezvous.Group {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.mu.group
 }
 
 // supervise runs the state machine until its verdict.
 func (sh *shell) supervise(ctx context.Context, signals chan os.Signal) verdict {
 	talk, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	sh.cancel = cancel
 	sh.feed(ctx, signals)
 	sh.sup = newSupervisor(sh.spec, killBound)
 	v, done := sh.carry(talk, sh.sup.start())
 	for !done {
 		for _, e := range sh.box.take() {
-			if v, done = sh.carry(talk, sh.sup.step(e)); done {
+			if e.kind == called {
+				e.call()
+			} else if v, done = sh.carry(talk, sh.sup.step(e)); done {
 				break
 			}
 		}
@@ -206,25 +225,54 @@ func (sh *shell) supervise(ctx context.Context, signals chan os.Signal) verdict 
 	if sh.timer != nil {
 		sh.timer.Stop()
 	}
-	close(sh.stop)
-	_ = sh.group.Close() // after it no call of the group waits
+	sh.spawner.now(sh.endEngines)
+	if sh.spec.Adopt {
+		sh.spawner.now(func() { v.stuck = append(v.stuck, endAll(pidSet(v.stuck), sweepBound, sh.spawner.reapAdopted)...) })
+	}
+	group := sh.entered()
+	if group != nil {
+		_ = group.Close() // after it no call of the group waits
+	}
 	cancel()
+	close(sh.stop)
 	sh.talks.Wait()
+	if late := sh.entered(); late != nil && group == nil {
+		_ = late.Close()
+	}
 	return v
 }
 
-// feed starts what turns signals and the group's words into events.
+// feed starts what turns signals into events.
 func (sh *shell) feed(ctx context.Context, signals chan os.Signal) {
 	sh.talks.Go(func() {
+		ended := ctx.Done()
 		for {
 			select {
 			case n := <-signals:
-				sh.signalled(n.(syscall.Signal)) //nolint:errcheck // on Linux all are
-			case e := <-sh.group.Events():
-				sh.box.put(event{kind: groupSpoke, group: e})
-			case <-ctx.Done():
+				if n, ok := n.(syscall.Signal); ok {
+					sh.signalled(n)
+				}
+			case <-ended:
 				sh.box.put(event{kind: contextEnded})
-				ctx = context.WithoutCancel(ctx)
+				ended = nil
+			case <-sh.stop:
+				return
+			}
+		}
+	})
+}
+
+// hear starts what turns the group's words into events.
+func (sh *shell) hear(g rendezvous.Group) {
+	sh.talks.Go(func() {
+		for {
+			select {
+			case e := <-g.Events():
+				sh.box.put(event{kind: groupSpoke, group: e})
+			case d := <-g.Relayed():
+				if sh.sockets.server != nil {
+					sh.relayed(d)
+				}
 			case <-sh.stop:
 				return
 			}
@@ -249,8 +297,9 @@ func (sh *shell) carry(ctx context.Context, effects []effect) (v verdict, done b
 		case join:
 			sh.talks.Go(func() { sh.box.put(sh.next(ctx)) })
 		case spawn:
-			sh.spawn(e.round)
+			sh.warmUp(e.round)
 		case tell, pass:
+			sh.callOff()
 			sh.spawner.later(func() { sh.signalWorkers(e.signal, e.kind == tell) })
 		case kill:
 			sh.spawner.later(sh.killWorkers)
@@ -259,7 +308,9 @@ func (sh *shell) carry(ctx context.Context, effects []effect) (v verdict, done b
 		case sweep:
 			sh.sweep()
 		case report:
-			sh.talks.Go(func() { _ = sh.group.Report(ctx, e.outcome) }) // the group tells of its own troubles by an event
+			if g := sh.entered(); g != nil {
+				sh.talks.Go(func() { _ = g.Report(ctx, e.outcome) }) // the group tells of its own troubles by an event
+			}
 		case finish:
 			return e.verdict, true
 		}
@@ -267,9 +318,20 @@ func (sh *shell) carry(ctx context.Context, effects []effect) (v verdict, done b
 	return v, false
 }
 
-// next asks the group for the next round.
+// next asks the group for the next round. The first time it finds the group.
 func (sh *shell) next(ctx context.Context) event {
-	r, err := sh.group.Next(ctx)
+	g := sh.entered()
+	if g == nil {
+		var err error
+		if g, err = sh.spec.enter(ctx, sh.host, sh.warn); err != nil {
+			return event{kind: joinFailed, verdict: verdict{code: 1, text: err.Error()}}
+		}
+		sh.mu.Lock()
+		sh.mu.group = g
+		sh.mu.Unlock()
+		sh.hear(g)
+	}
+	r, err := g.Next(ctx)
 	if err == nil {
 		return event{kind: roundAgreed, round: r}
 	}
@@ -289,10 +351,43 @@ func (sh *shell) startTimer(number int, after time.Duration) {
 	sh.timer = time.AfterFunc(after, func() { sh.box.put(event{kind: timerFired, timer: number}) })
 }
 
+// warmUp starts the engines before the first workers, and then the workers.
+func (sh *shell) warmUp(r rendezvous.Round) {
+	if sh.warm || len(sh.engines) == 0 {
+		sh.spawn(r, nil)
+		return
+	}
+	sh.warm, sh.pending = true, &r
+	sh.out = &outputs{}
+	sh.startEngines(func(err error) {
+		sh.box.put(event{kind: called, call: func() {
+			if sh.pending != nil {
+				sh.pending = nil
+				sh.spawn(r, err)
+			}
+		}})
+	})
+}
+
+// callOff ends the wait for the engines: workers that were not started have ended.
+func (sh *shell) callOff() {
+	if sh.pending == nil {
+		return
+	}
+	sh.pending = nil
+	for local := range sh.spec.Workers {
+		sh.box.put(event{kind: workerEnded, local: local})
+	}
+}
+
 // spawn starts the workers of a round. One that cannot be started is a failure like
 // any other, and those after it are not started.
-func (sh *shell) spawn(r rendezvous.Round) {
-	programs, err := sh.prepare(r)
+func (sh *shell) spawn(r rendezvous.Round, err error) {
+	var programs []program
+	sh.out = &outputs{}
+	if err == nil {
+		programs, err = sh.prepare(r)
+	}
 	out := sh.out
 	sh.spawner.later(func() {
 		sh.workers = make([]*process, sh.spec.Workers)
@@ -314,12 +409,19 @@ func (sh *shell) spawn(r rendezvous.Round) {
 
 // prepare makes the log folders, streams and environments of a round's workers.
 func (sh *shell) prepare(r rendezvous.Round) ([]program, error) {
-	sh.out = &outputs{}
+	sh.sockets.begin(r)
+	sh.cgroup = newCgroup("/proc/self/mounts", "/proc/self/cgroup")
 	dir, err := sh.logs.attempt(r.Restarts, sh.spec.Workers)
 	if err != nil {
 		return nil, err
 	}
-	at := func(local int) place { return place{round: r, local: local, errorFile: dir.errorFile(local)} }
+	at := func(local int) place {
+		p := place{round: r, local: local, errorFile: dir.errorFile(local), agent: sh.sockets.agentPath()}
+		if sh.engines != nil {
+			p.engine = sh.engines[local].socket
+		}
+		return p
+	}
 	out, err := newOutputs(sh.spec, dir, sh.console, func(local int) string { return sh.spec.prefixOf(at(local), sh.host) })
 	sh.out = out
 	programs := make([]program, sh.spec.Workers)
@@ -329,7 +431,11 @@ func (sh *shell) prepare(r rendezvous.Round) ([]program, error) {
 		}
 		p := &programs[local]
 		*p = program{path: sh.command.path, argv: sh.command.of(local), env: sh.spec.environment(at(local)), cgroup: sh.cgroup.fd()}
+		p.in = os.Stdin.Fd()
 		p.out, p.err, err = out.descriptors(local)
+		if sh.bindings != nil {
+			p.bound(sh.bindings[local])
+		}
 		p.ended = sh.deathOf(at(local))
 	}
 	return programs, err
@@ -393,9 +499,23 @@ func (sh *shell) sweep() {
 	})
 }
 
+func pidSet(pids []int) map[int]bool {
+	set := map[int]bool{}
+	for _, pid := range pids {
+		set[pid] = true
+	}
+	return set
+}
+
+// clear is the spawner's part of a sweep. The next round has its own.
 func (sh *shell) clear() (stuck []int) {
 	sh.killWorkers()
 	spared := map[int]bool{}
+	for _, e := range sh.engines {
+		if e.process != nil {
+			spared[e.process.pid] = true
+		}
+	}
 	for _, w := range sh.workers {
 		if w != nil && w.fd >= 0 {
 			stuck = append(stuck, w.pid)
@@ -410,5 +530,6 @@ func (sh *shell) clear() (stuck []int) {
 			sh.spawner.release(w)
 		}
 	}
+	sh.cgroup.close()
 	return stuck
 }

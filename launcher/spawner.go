@@ -21,9 +21,9 @@ type program struct {
 	argv, env  []string
 	in         uintptr
 	out, err   uintptr
-	cgroup     int    // descriptor of its control group, -1 for none
-	beforeFork func() // on the spawner's thread, which the child takes its CPUs from
-	afterFork  func()
+	cgroup     int          // descriptor of its control group, -1 for none
+	beforeFork func() error // on the spawner's thread, which the child takes its CPUs from
+	afterFork  func() error
 	ended      func(syscall.WaitStatus) // called on the spawner's thread, must not block
 }
 
@@ -143,17 +143,7 @@ func (s *spawner) start(p program) (*process, error) {
 		Env: p.env, Files: []uintptr{p.in, p.out, p.err},
 		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, PidFD: &fd, UseCgroupFD: p.cgroup >= 0, CgroupFD: p.cgroup},
 	}
-	if p.beforeFork != nil {
-		p.beforeFork()
-	}
-	pid, err := syscall.ForkExec(p.path, p.argv, attr)
-	if err != nil && p.cgroup >= 0 { // a kernel before 5.7, or a group that may not be entered
-		attr.Sys.UseCgroupFD = false
-		pid, err = syscall.ForkExec(p.path, p.argv, attr)
-	}
-	if p.afterFork != nil {
-		p.afterFork()
-	}
+	pid, err := p.fork(attr)
 	if err != nil {
 		return nil, err
 	}
@@ -172,6 +162,24 @@ func (s *spawner) start(p program) (*process, error) {
 		return nil, nd.Errorf(nd.ErrIO, "epoll_ctl: %w", err)
 	}
 	return c, nil
+}
+
+// fork makes the process, bound as the program wants to be.
+func (p *program) fork(attr *syscall.ProcAttr) (pid int, err error) {
+	if p.beforeFork != nil {
+		if err := p.beforeFork(); err != nil {
+			return 0, err
+		}
+	}
+	pid, err = syscall.ForkExec(p.path, p.argv, attr)
+	if err != nil && p.cgroup >= 0 { // a kernel before 5.7, or a group that may not be entered
+		attr.Sys.UseCgroupFD = false
+		pid, err = syscall.ForkExec(p.path, p.argv, attr)
+	}
+	if p.afterFork != nil {
+		err = errors.Join(err, p.afterFork())
+	}
+	return pid, err
 }
 
 // reportEnd passes on the status of a process that has ended, and leaves it a

@@ -97,10 +97,9 @@ type Spec struct {
 	StderrDuplicates []string
 	Prefix           string // template of the console's line prefix
 
-	NumaBinding string // "", node, socket, exclusive or core-complex
+	NumaBinding string // "", none, node, socket, exclusive or core-complex
 	Companion   bool
 	MetricsPort int    // -1: no metrics
-	RankPolicy  string // scheduler, hostname or sticky: who gets which node rank
 	KeyFile     string // HEADRACE_KEY_FILE
 
 	// Place says which scheduler's variables filled in what the flags left open,
@@ -128,7 +127,7 @@ func Default() Spec {
 		Role:       "default",
 		Signals:    []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT},
 		SignalText: "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
-		Prefix:     "[${role_name}${local_rank}]:", RankPolicy: "sticky", MetricsPort: -1,
+		Prefix:     "[${role_name}${local_rank}]:", MetricsPort: -1,
 	}
 }
 
@@ -175,7 +174,6 @@ func (s *Spec) jobRules() []rule {
 		{s.Backend != "static" || s.MinNodes == s.MaxNodes, "--nnodes " + strconv.Itoa(s.MinNodes) + ":" + strconv.Itoa(s.MaxNodes) + " needs --rdzv-backend c10d: a static job has a fixed number of nodes"},
 		{s.Backend != "c10d" || s.Standalone || s.MaxNodes == 1 || s.Endpoint != "", "--rdzv-endpoint is missing: a c10d job of several nodes meets there"},
 		{s.MetricsPort >= -1 && s.MetricsPort <= 65535, "--metrics-port is " + strconv.Itoa(s.MetricsPort) + ": 0 to 65535"},
-		{slices.Contains([]string{"scheduler", "hostname", "sticky"}, s.RankPolicy), "--rank-policy is " + strconv.Quote(s.RankPolicy) + ": scheduler, hostname or sticky"},
 	}
 }
 
@@ -183,7 +181,7 @@ func (s *Spec) commandRules() []rule {
 	return []rule{
 		{s.Script != "", "the script is missing"},
 		{!s.Module || !s.NoPython || s.RunPath, "-m and --no-python exclude each other"},
-		{slices.Contains([]string{"", "node", "socket", "exclusive", "core-complex"}, s.NumaBinding), "--numa-binding is " + strconv.Quote(s.NumaBinding) + ": node, socket, exclusive or core-complex"},
+		{slices.Contains([]string{"", "none", "node", "socket", "exclusive", "core-complex"}, s.NumaBinding), "--numa-binding is " + strconv.Quote(s.NumaBinding) + ": node, socket, exclusive or core-complex"},
 		{!hasNUL(s.Script, s.Args), "the script or an argument holds a zero byte"},
 	}
 }

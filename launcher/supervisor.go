@@ -32,6 +32,7 @@ type event struct {
 	timer   int                 // timerFired
 	stuck   []int               // swept: pids that outlived SIGKILL
 	verdict verdict             // joinFailed
+	call    func()              // called
 }
 
 type eventKind uint8
@@ -46,6 +47,7 @@ const (
 	timerFired
 	swept
 	contextEnded // the caller of Run wants an end
+	called       // not for the supervisor: the shell has something to do
 )
 
 // effect is what the shell has to do, in the order given.

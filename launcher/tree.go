@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -35,7 +36,7 @@ func childrenOf(pid int) []int {
 	var pids []int
 	for _, file := range files {
 		text, _ := os.ReadFile(file)
-		for _, field := range bytes.Fields(text) {
+		for field := range bytes.FieldsSeq(text) {
 			if n, err := strconv.Atoi(string(field)); err == nil {
 				pids = append(pids, n)
 			}
@@ -136,7 +137,7 @@ func waitAll(fds []unix.PollFd, limit time.Duration) bool {
 		if left <= 0 {
 			return false
 		}
-		if _, err := unix.Poll(waiting, int(left.Milliseconds())+1); err != nil && err != unix.EINTR { //nolint:errorlint // a plain errno
+		if _, err := unix.Poll(waiting, int(left.Milliseconds())+1); err != nil && !errors.Is(err, unix.EINTR) {
 			return false
 		}
 		rest := waiting[:0]

@@ -1,0 +1,10 @@
+package launcher
+
+// What the tests of real processes need of the inside.
+
+// FindPython is the interpreter that a job without PYTHON_EXEC takes.
+func FindPython(env []string) (string, error) {
+	s := Default()
+	s.Env, s.Script = env, "x"
+	return s.interpreter()
+}
