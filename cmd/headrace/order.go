@@ -1,8 +1,14 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+
 	"github.com/spf13/cobra"
 
+	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/sampler"
 )
 
@@ -11,6 +17,7 @@ type orderFlags struct {
 	stream    sampler.Stream
 	tail      string
 	noShuffle bool
+	blocks    string // file
 	epoch     int64
 	world     int
 }
@@ -40,6 +47,9 @@ func (f *orderFlags) add(cmd *cobra.Command) {
 	flags.Int64Var(&f.epoch, "epoch", 0, "epoch")
 	flags.Int64Var(&f.stream.Global, "global", 0, "samples of a batch, over all ranks")
 	flags.StringVar(&f.tail, "tail", "short", "what becomes of the last samples: short, drop or mask")
+	flags.Int64Var(&f.stream.Block, "block", 0, "samples of a block, for a shuffle by blocks and windows")
+	flags.StringVar(&f.blocks, "blocks", "", "file with the samples of each block, one number a line, where they differ")
+	flags.IntVar(&f.stream.Window, "window", 0, fmt.Sprintf("blocks of a window (default %d with --block or --blocks)", sampler.DefaultWindow))
 	flags.BoolVar(&f.noShuffle, "no-shuffle", false, "samples come in the order of the source")
 }
 
@@ -48,6 +58,7 @@ func (f *orderFlags) addRanks(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.IntVar(&f.world, "world", 1, "number of ranks")
 	flags.IntVar(&f.stream.Replicas, "replicas", 1, "ranks in a row that get the same samples")
+	flags.IntVar(&f.stream.Nodes, "nodes", 0, "nodes that the ranks lie on: samples go to the home node of their block")
 }
 
 // read checks the flags. Those that are named must have been given.
@@ -62,6 +73,14 @@ func (f *orderFlags) read(cmd *cobra.Command, needed ...string) (err error) {
 		return usageError{err}
 	}
 	s.Shuffle = !f.noShuffle
+	if f.blocks != "" {
+		if s.Blocks, err = readBlocks(f.blocks); err != nil {
+			return err
+		}
+	}
+	if (s.Block > 0 || s.Blocks != nil) && !cmd.Flags().Changed("window") {
+		s.Window = sampler.DefaultWindow
+	}
 	if f.epoch < 0 {
 		return usagef("--epoch is %d: at least 0", f.epoch)
 	}
@@ -78,4 +97,25 @@ func (f *orderFlags) read(cmd *cobra.Command, needed ...string) (err error) {
 		return usageError{err}
 	}
 	return nil
+}
+
+// readBlocks reads the numbers of samples of blocks.
+func readBlocks(file string) (*sampler.Blocks, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, nd.Errorf(nd.ErrIO, "--blocks: %w", err)
+	}
+	var sizes []int64
+	for line := range bytes.Lines(text) {
+		n, err := strconv.ParseInt(string(bytes.TrimSpace(line)), 10, 64)
+		if err != nil {
+			return nil, usagef("--blocks %s: line %d: %.20q is not a number", file, len(sizes)+1, line)
+		}
+		sizes = append(sizes, n)
+	}
+	blocks, err := sampler.NewBlocks(sizes)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--blocks %s: %w", file, err)}
+	}
+	return blocks, nil
 }

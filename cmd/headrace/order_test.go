@@ -73,6 +73,69 @@ func TestOrderShow(t *testing.T) {
 	}
 }
 
+// Shuffled by blocks, with samples at their home node, a rank's positions are
+// listed; blocks of unequal size come from a file.
+func TestOrderShowBlocks(t *testing.T) {
+	root := files(t, map[string]string{"sizes": "5\n3\n6\n4\n2\n", "bad": "5\nx\n", "none": "0\n"})
+	blocks, err := sampler.NewBlocks([]int64{5, 3, 6, 4, 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := sampler.Stream{N: 20, Global: 6, Shuffle: true, Blocks: blocks, Window: 3, Nodes: 2}
+	e := s.Epoch(0)
+	args := strings.Fields("--n 20 --global 6 --window 3 --nodes 2 --world 4 --blocks " + root + "/sizes")
+	listed := false
+	for step, b := range showBatches(t, args...) {
+		if !slices.Equal(b.Samples, s.Batch(0, int64(step))) {
+			t.Errorf("step %d: %v, want %v", step, b.Samples, s.Batch(0, int64(step)))
+		}
+		for rank, r := range b.Ranks {
+			got := r.Positions
+			if r.First != nil {
+				for i := range *r.Count {
+					got = append(got, *r.First+i)
+				}
+			} else {
+				listed = true
+			}
+			if want := e.Positions(int64(step), rank, 4); !slices.Equal(got, want) {
+				t.Errorf("step %d rank %d: %v, want %v", step, rank, got, want)
+			}
+		}
+	}
+	if !listed {
+		t.Error("no rank has positions that are not in a row: the test shows nothing")
+	}
+	where := parsed(t, must(t, append([]string{"order", "where", "--json", "--sample", "7"}, args...)...))
+	if at := s.Where(0, 7, 4); where["position"] != float64(at.Position) || where["rank"] != float64(at.Rank) {
+		t.Errorf("where says %v, want %+v", where, at)
+	}
+	equal := showBatches(t, "--n", "1000", "--global", "100", "--block", "10", "--step", "3")
+	plain := sampler.Stream{N: 1000, Global: 100, Shuffle: true, Block: 10, Window: sampler.DefaultWindow}
+	if !slices.Equal(equal[0].Samples, plain.Batch(0, 3)) {
+		t.Errorf("the default window: %v", equal[0].Samples)
+	}
+	fails(t, 1, []string{"order", "show", "--n", "5", "--global", "1", "--blocks", root + "/absent"}, "absent")
+	fails(t, 2, []string{"order", "show", "--n", "5", "--global", "1", "--blocks", root + "/bad"}, "line 2")
+	fails(t, 2, []string{"order", "show", "--n", "5", "--global", "1", "--blocks", root + "/none"}, "block 0")
+	fails(t, 2, []string{"order", "show", "--n", "5", "--global", "1", "--blocks", root + "/sizes"}, "20 samples, N is 5")
+}
+
+func TestOrderQuality(t *testing.T) {
+	args := strings.Fields("order show --quality --n 1000000 --global 256 --block 1000 --window 64 --nodes 4 --world 8")
+	r := parsed(t, must(t, append(args, "--json")...))
+	hasKeys(t, r, "blocks windows window_blocks window_samples distinct_blocks full_shuffle neighbours home_reads")
+	if d := r["distinct_blocks"].(float64); d < 62 || d > 64.5 || r["windows"] != 16.0 {
+		t.Errorf("figures %v", r)
+	}
+	if text := must(t, args...); !strings.Contains(text, "windows                     16, each of 64 blocks with 64000 samples") || !strings.Contains(text, "read on the home node") {
+		t.Errorf("got %s", text)
+	}
+	if r := parsed(t, must(t, "order", "show", "--quality", "--n", "100", "--global", "10", "--json")); r["home_reads"] != nil || r["windows"] != 1.0 {
+		t.Errorf("without blocks: %v", r)
+	}
+}
+
 func TestOrderWhere(t *testing.T) {
 	s := sampler.Stream{N: 50, Global: 12, Shuffle: true, Tail: sampler.TailDrop, Replicas: 2}
 	for sample := range s.N {
@@ -122,6 +185,10 @@ func TestOrderMistakes(t *testing.T) {
 		{"order show --n 4 --global 2 --epoch -1", "--epoch is -1"},
 		{"order show --n 4 --global 2 --tail end", `tail "end"`},
 		{"order show --n many --global 2", "invalid argument"},
+		{"order show --n 4 --global 2 --window 2", "Window is 2 without blocks"},
+		{"order show --n 4 --global 2 --nodes 1", "Nodes is 1 without blocks"},
+		{"order show --n 4 --global 2 --block 2 --window 0", "Window is 0"},
+		{"order show --n 4 --global 2 --block 2 --nodes 2 --world 3", "on 2 nodes"},
 		{"order where --n 4 --global 2", "--sample is missing"},
 		{"order where --n 4 --global 2 --sample 4", "--sample is 4"},
 		{"order verify", "--n is missing"},

@@ -18,17 +18,21 @@ func (a *app) orderShow() *cobra.Command {
 	var f orderFlags
 	var step int64
 	var rank int
+	var quality bool
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show which samples are in a batch",
 		Long: `Show the samples of a batch and which rank gets which. Without --step all batches of
 the epoch are shown, with --rank only that rank's part. With --json each batch is one
-line.`,
+line. With --quality it shows instead how well the order shuffles and what it reads.`,
 		Example: "  headrace order show --n 1000 --global 32 --world 4 --step 0\n  headrace order show --n 1000 --global 32 --world 4 --rank 1 --epoch 2 --json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if err := f.read(cmd, "n", "global"); err != nil {
 				return err
+			}
+			if quality {
+				return a.showQuality(f.stream.Epoch(f.epoch), f.world)
 			}
 			given := cmd.Flags().Changed
 			if given("rank") && (rank < 0 || rank >= f.world) {
@@ -66,6 +70,7 @@ line.`,
 	f.add(cmd)
 	f.addRanks(cmd)
 	cmd.Flags().Int64Var(&step, "step", 0, "batch of the epoch (default: all)")
+	cmd.Flags().BoolVar(&quality, "quality", false, "show figures of the shuffle instead of samples")
 	cmd.Flags().IntVar(&rank, "rank", 0, "show the part of one rank (default: all)")
 	return cmd
 }
