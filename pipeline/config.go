@@ -151,8 +151,11 @@ type Config struct {
 	// workers' scratch. Default: what the other fields need, plus DecodedBytes.
 	HostBytes int64
 	// DeviceBytes caps the memory that is taken of a GPU. Default: a quarter of what is
-	// free, at most 8 GiB.
+	// free, at most 8 GiB, divided by Sharing.
 	DeviceBytes int64
+	// Sharing is the number of ranks, each with a pipeline, that use the same GPU.
+	// Default 1.
+	Sharing int
 	// MappedBytes caps the page cache that is registered with a GPU; it counts beside
 	// HostBytes. Default 4 GiB.
 	MappedBytes int64
@@ -213,6 +216,7 @@ func (c *Config) Validate() error {
 	v.count("Workers", c.Workers, 1024)
 	v.count("Slots", c.Slots, 1024)
 	v.count("SMs", c.SMs, math.MaxInt32)
+	v.count("Sharing", c.Sharing, math.MaxInt32)
 	v.bytes("HostBytes", c.HostBytes)
 	v.bytes("MappedBytes", c.MappedBytes)
 	v.bytes("DeviceBytes", c.DeviceBytes)

@@ -78,12 +78,16 @@ func (d *device) budget() (int64, error) {
 	}
 	budget := d.p.cfg.DeviceBytes
 	if budget == 0 {
-		return min(free/deviceShare, deviceMost), nil
+		return defaultBudget(free, d.p.cfg.Sharing), nil
 	}
 	if budget > free {
 		return 0, nd.Errorf(nd.ErrBudget, "DeviceBytes is %d, but %d of the %d bytes of the GPU are free: lower it, or end what uses the GPU", budget, free, total)
 	}
 	return budget, nil
+}
+
+func defaultBudget(free int64, sharing int) int64 {
+	return min(free/deviceShare, deviceMost) / int64(max(1, sharing))
 }
 
 // fitWave finds the largest wave whose stages fit rest, or half of it where a cache
