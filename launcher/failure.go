@@ -154,7 +154,7 @@ func rows(index int, f *rendezvous.Failure) []string {
 		fmt.Sprintf("  rank      : %d (local_rank: %d)", f.Rank, f.LocalRank),
 		fmt.Sprintf("  exitcode  : %d (pid: %d)", code, f.PID),
 		"  error_file: " + file,
-		"  traceback : " + strings.ReplaceAll(traceback(f), "\n", "\n  "),
+		"  traceback : " + strings.ReplaceAll(strings.TrimRight(traceback(f), "\n"), "\n", "\n  "),
 	}
 }
 

@@ -136,6 +136,9 @@ func checkCase(t *testing.T, name string, c goldenCase) {
 		checkSignal(t, f, c)
 		return
 	}
+	// Two workers that write to the same console in parts mix their lines.
+	f.changeWorker(t, `print("hello from", env.get("RANK"), flush=True); print("err from", env.get("RANK"), file=sys.stderr, flush=True)`,
+		`os.write(1, f"hello from {env.get('RANK')}\n".encode()); os.write(2, f"err from {env.get('RANK')}\n".encode())`)
 	if len(c.Failures) > 1 || name == "fail_first_restart" {
 		const before = "def sig(n, f):"
 		f.changeWorker(t, before, meet+before)
@@ -174,7 +177,7 @@ func checkCase(t *testing.T, name string, c goldenCase) {
 	}
 	f.checkLog(t, c)
 	if name != "missing_script" { // no worker starts here, so there is nothing to report on
-		checkFailures(t, c, stderr)
+		checkFailures(t, c, f.placeholders("", stderr, ""))
 	}
 }
 
