@@ -152,7 +152,7 @@ func (l *Loader) plan(number int) agentapi.Plan {
 	p := agentapi.Plan{
 		Check: l.name, Rank: l.id.Rank, World: l.id.World,
 		PlanHash: s.PlanHash(), Fingerprint: s.Fingerprint, N: s.N, Global: s.Global, Seed: s.Seed,
-		Epoch: at.Epoch, Tail: s.Tail.String(), Replicas: max(1, s.Replicas), Batch: rest,
+		Epoch: at.Epoch, Tail: s.Tail.String(), Block: s.Block, Window: s.Window, Replicas: max(1, s.Replicas), Batch: rest,
 		Own: sampler.Spans(s.Epoch(at.Epoch).Part(rest, l.id.Rank, l.id.World)),
 	}
 	if number > 0 {

@@ -33,6 +33,13 @@ type Config struct {
 	// batches of all ranks have one shape; rows beyond the samples have the ID Padding
 	// and weight 0, and so have samples that pipeline.Skip leaves out.
 	Tail sampler.Tail
+	// Block and Window shuffle by blocks, so that what is read at a time lies together:
+	// whole blocks are shuffled, then the samples of each Window blocks in a row. Block
+	// is the number of samples of a block; with 0 and a Window the blocks are those of
+	// the source, which must be a sampler.Blocked. Window defaults to
+	// sampler.DefaultWindow where Block is given.
+	Block  int64
+	Window int
 	// Replicas is the number of neighbouring ranks that get the same samples, as tensor
 	// parallel ranks need. Default 1.
 	Replicas int
@@ -66,6 +73,8 @@ func (c *Config) Validate() error {
 	check(c.BatchSize != 0 || c.Global != 0, "BatchSize and Global are both 0: give one of them")
 	check(c.BatchSize == 0 || c.Global == 0, "BatchSize is %d and Global is %d: give one of them", c.BatchSize, c.Global)
 	check(c.Tail <= sampler.TailMask, "Tail is %d, must be short, drop or mask", c.Tail)
+	check(c.Block >= 0, "Block is %d, must be at least 1", c.Block)
+	check(c.Window >= 0, "Window is %d, must be at least 1", c.Window)
 	check(c.Replicas >= 0, "Replicas is %d, must be at least 1", c.Replicas)
 	check(c.Pipeline.BatchSize == 0, "Pipeline.BatchSize is %d, must be 0: the loader sets it", c.Pipeline.BatchSize)
 	// How many samples a rank's batch has is known with the world; what hangs on it
@@ -81,6 +90,9 @@ func (c *Config) stream(source sampler.Source, world int) (sampler.Stream, error
 		N: source.Len(), Global: c.Global, Seed: c.Seed, Fingerprint: source.Fingerprint(),
 		Shuffle: c.Shuffle, Tail: c.Tail, Replicas: c.Replicas,
 	}
+	if err := c.blocks(source, &s); err != nil {
+		return s, err
+	}
 	if err := s.CheckWorld(world); err != nil {
 		return s, err
 	}
@@ -93,6 +105,23 @@ func (c *Config) stream(source sampler.Source, world int) (sampler.Stream, error
 		s.Global = global
 	}
 	return s, s.Validate()
+}
+
+// blocks is how the stream shuffles by blocks, if it does.
+func (c *Config) blocks(source sampler.Source, s *sampler.Stream) error {
+	s.Block, s.Window = c.Block, c.Window
+	switch {
+	case c.Block > 0 && c.Window == 0:
+		s.Window = sampler.DefaultWindow
+	case c.Block == 0 && c.Window > 0:
+		if blocked, ok := source.(sampler.Blocked); ok {
+			s.Blocks = blocked.Blocks()
+		}
+		if s.Blocks == nil {
+			return nd.Errorf(nd.ErrConfig, "Window is %d and Block is 0, but the source tells no storage blocks: give Block, or take a grid by shard", c.Window)
+		}
+	}
+	return nil
 }
 
 // mostRows is the most rows that one rank gets of a global batch.

@@ -285,8 +285,8 @@ func (l *Loader) reset(ctx context.Context, pipe *pipeline.Pipeline, to sampler.
 
 // moveTo makes a step the next to return. Nothing may be under way.
 func (l *Loader) moveTo(to sampler.Resume) {
-	l.moveOn(to)
 	l.ahead.restart(to)
+	l.moveOn(to)
 }
 
 // moveOn makes a step the next to return, for which what is under way is right.

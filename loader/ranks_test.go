@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/headrace/headrace/loader"
@@ -255,5 +256,44 @@ func TestFence(t *testing.T) {
 	same(t, "with a lease", epoch(t, l), want(s, 0, 0, 1)[2:])
 	if len(g.delivered) != int(l.Len()) || g.delivered[2] != 2 {
 		t.Errorf("delivered %v", g.delivered)
+	}
+}
+
+// Blocks of a size, and those of the source, make another order with the same samples;
+// a state of one is none of the other, and all ranks agree on it.
+func TestBlocks(t *testing.T) {
+	arrays := []sampler.Array{{Name: "a", Shape: []int64{50}, Shard: []int64{4}}}
+	byShard, err := sampler.NewGrid(sampler.GridCrops{
+		Fields: []sampler.Field{{Name: "x", Crop: []int64{crop}, Arrays: arrays}}, Stride: []int64{1}, ByShard: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := store.NewMemory(objects(50))
+	for _, c := range []struct {
+		source        sampler.Source
+		block         int64
+		window, wants int
+	}{{grid(t, 50), 6, 2, 2}, {grid(t, 50), 6, 0, sampler.DefaultWindow}, {byShard, 0, 3, 3}} {
+		cfg := config(st)
+		cfg.Block, cfg.Window = c.block, c.window
+		var s sampler.Stream
+		for r := range 2 {
+			l := open(t, one(r, 2), c.source, cfg)
+			s = l.Stream()
+			if s.Window != c.wants {
+				t.Errorf("window %d, want %d", s.Window, c.wants)
+			}
+			same(t, "by blocks", epoch(t, l), want(s, 0, r, 2))
+		}
+		plain := open(t, rank.Single(), c.source, config(st))
+		if err := plain.Load(t.Context(), s.State(0, 1), false); !errors.Is(err, nd.ErrConfig) || !strings.Contains(err.Error(), "window") {
+			t.Errorf("a state of another shuffle: %v", err)
+		}
+	}
+	cfg := config(st)
+	cfg.Window = 3
+	if _, err := loader.New(t.Context(), rank.Single(), grid(t, 50), cfg); !errors.Is(err, nd.ErrConfig) {
+		t.Errorf("blocks of a source without: %v", err)
 	}
 }

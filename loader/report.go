@@ -157,7 +157,10 @@ type moment struct {
 
 // begin begins an epoch.
 func (t *tally) begin(at sampler.Resume, l *Loader) {
-	t.l, t.epoch, t.key = l, at.Stream.Epoch(at.Epoch), at.Stream.DigestKey(at.Epoch)
+	t.l, t.epoch, t.key = l, l.ahead.epoch, at.Stream.DigestKey(at.Epoch)
+	if t.epoch.Number != at.Epoch { // only the end of this epoch is left
+		t.epoch = at.Stream.Epoch(at.Epoch)
+	}
 	t.report = Report{Epoch: at.Epoch, Of: at.Stream.Delivered().Len(), Replica: l.id.Rank % max(1, at.Stream.Replicas)}
 	t.past = t.past[:0]
 }

@@ -18,6 +18,8 @@ type loaderSpec struct {
 	Seed      uint64 `json:"seed"`
 	Shuffle   bool   `json:"shuffle"`
 	Tail      string `json:"tail"`
+	Block     int64  `json:"block"`
+	Window    int    `json:"window"`
 	Replicas  int    `json:"replicas"`
 	Data      bool   `json:"data_digest"`
 	Name      string `json:"name"` // "" is the loader's number in the process
@@ -74,7 +76,7 @@ func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
 	l, err := loader.New(ctx, id, source.source, loader.Config{
 		Pipeline: p, BatchSize: r.Loader.BatchSize, Global: r.Loader.Global,
 		Seed: r.Loader.Seed, Shuffle: r.Loader.Shuffle, Tail: tail,
-		Replicas: r.Loader.Replicas, DataDigest: r.Loader.Data, Name: r.Loader.Name, NoCheck: r.Loader.NoCheck,
+		Block: r.Loader.Block, Window: r.Loader.Window, Replicas: r.Loader.Replicas, DataDigest: r.Loader.Data, Name: r.Loader.Name, NoCheck: r.Loader.NoCheck,
 	})
 	if err != nil {
 		return nil, err
@@ -178,9 +180,24 @@ func (o *loaderObject) answer(ctx context.Context, method string, argument []byt
 	return o.prove(method, argument)
 }
 
+// quality is sampler.Quality as Python sees it.
+type quality struct {
+	Blocks         int64   `json:"blocks"`
+	Windows        int64   `json:"windows"`
+	WindowBlocks   int64   `json:"window_blocks"`
+	WindowSamples  int64   `json:"window_samples"`
+	DistinctBlocks float64 `json:"distinct_blocks"`
+	FullShuffle    float64 `json:"full_shuffle"`
+	Neighbours     float64 `json:"neighbours"`
+}
+
+func qualityOf(q sampler.Quality) quality { return quality(q) }
+
 // prove answers what is asked to compare ranks and epochs.
 func (o *loaderObject) prove(method string, argument []byte) (any, error) {
 	switch method {
+	case "quality":
+		return qualityOf(o.l.Stream().Quality()), nil
 	case "plan":
 		return o.l.Plan(), nil
 	case "compare":

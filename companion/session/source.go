@@ -24,6 +24,7 @@ type sourceSpec struct {
 
 	Stride []int64 `json:"stride"` // grid
 	Tail   string  `json:"tail"`
+	Shards bool    `json:"by_shard"`
 
 	Samples []listedSample `json:"samples"` // list
 }
@@ -102,7 +103,7 @@ func (s *sourceSpec) source(fields []sampler.Field, arrays []sampler.Array) (sam
 		if err != nil {
 			return nil, err
 		}
-		return sampler.NewGrid(sampler.GridCrops{Fields: fields, Stride: s.Stride, Tail: tail})
+		return sampler.NewGrid(sampler.GridCrops{Fields: fields, Stride: s.Stride, Tail: tail, ByShard: s.Shards})
 	case "list":
 		return sampler.NewList(sampler.CropList{Arrays: arrays, Samples: s.crops(fields)})
 	}
@@ -154,7 +155,7 @@ func (r *resolver) array(ctx context.Context, uri string) (sampler.Array, error)
 	if err != nil {
 		return sampler.Array{}, err
 	}
-	a := sampler.Array{Index: len(r.arrays), Name: uri, Shape: meta.Shape, Canonical: meta.Canonical()}
+	a := sampler.Array{Index: len(r.arrays), Name: uri, Shape: meta.Shape, Shard: meta.Levels[0].Chunk, Canonical: meta.Canonical()}
 	r.places[uri] = a.Index
 	r.arrays = append(r.arrays, a)
 	return a, nil

@@ -54,7 +54,7 @@ from ._errors import (
 )
 from ._loader import Loader
 from ._pipeline import Pipeline
-from ._report import merge_reports
+from ._report import Report, merge_reports
 from ._sample import Sample
 from ._source import Crops, crop_list, grid_crops, random_crops
 from ._tensor import Tensor
@@ -82,6 +82,7 @@ __all__ = [
     "NotFound",
     "Pipeline",
     "PoolStarved",
+    "Report",
     "Sample",
     "SampleError",
     "Shape",

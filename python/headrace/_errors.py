@@ -142,6 +142,8 @@ _COMPOUND = {
 _FIELDS = _COMPOUND | {
     "Arrays": "arrays",
     "Axes": "axes",
+    "Block": "block",
+    "ByShard": "by_shard",
     "Count": "count",
     "Decoder": "decoder",
     "Device": "device",
@@ -159,6 +161,7 @@ _FIELDS = _COMPOUND | {
     "Slots": "slots",
     "Stride": "stride",
     "Tail": "tail",
+    "Window": "window",
     "Workers": "workers",
 }
 

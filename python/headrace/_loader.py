@@ -50,6 +50,12 @@ class Loader(Engine):
         is left out ("drop"). With "mask" every batch of every rank has the same shape:
         rows that only fill it up have id -1 and weight 0 in `Batch.weights`, which suits
         DDP and compiled models.
+    block, window
+        Shuffle by blocks, so that what is read at a time lies together in storage: blocks of
+        `block` samples in a row are shuffled as wholes, then the samples of each `window`
+        blocks. `window` alone takes the blocks of the source, which are the shards of
+        `grid_crops(by_shard=True)`; `block` alone means a window of 256. `quality()` tells
+        what that costs.
     replicas
         Neighbouring ranks that get the same samples, as tensor or sequence parallel ranks
         need. The batch sizes are those of a world of one rank for each such group.
@@ -100,6 +106,8 @@ class Loader(Engine):
         shuffle: bool = True,
         device: str | int | None = None,
         tail: str = "short",
+        block: int | None = None,
+        window: int | None = None,
         replicas: int = 1,
         rank: int | None = None,
         world_size: int | None = None,
@@ -142,6 +150,8 @@ class Loader(Engine):
                 "seed": seed,
                 "shuffle": shuffle,
                 "tail": tail.lower(),
+                "block": 0 if block is None else count("block", block),
+                "window": 0 if window is None else count("window", window),
                 "replicas": count("replicas", replicas, 2**31 - 1),
                 "data_digest": flag("data_digest", data_digest),
                 "name": text("name", name),
@@ -298,6 +308,15 @@ class Loader(Engine):
         if epoch is None:
             epoch = self.epoch if self._last_epoch is None else self._last_epoch
         return self._ask("expected", integer("epoch", epoch, 0))
+
+    def quality(self) -> dict[str, Any]:
+        """How well the loader shuffles: expectations for a global batch.
+
+        `distinct_blocks` of storage that its samples come from, `full_shuffle` of them
+        without a window, and `neighbours`, the share of samples that come from the same
+        block as the one before.
+        """
+        return self._ask("quality")
 
     def stats(self) -> dict[str, Any]:
         """What the engine has done so far: counters, and `stages` in the order of the data."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-from ._check import choice, integer, integers, shown, spelled
+from ._check import choice, flag, integer, integers, shown, spelled
 from ._config import Extents, PerField
 from ._errors import ConfigError
 from ._library import library
@@ -123,18 +123,20 @@ def grid_crops(
     *,
     stride: Sequence[int] | None = None,
     tail: str = "drop",
+    by_shard: bool = False,
 ) -> Crops:
     """Crops on a regular grid: those of `shape` that start at multiples of `stride`, in C order.
 
     `stride` defaults to `shape`, which tiles the array. Where the array does not
     end with a crop, `tail` leaves the rest out ("drop"), moves the last crop back
     inside ("shift"), or lets it reach beyond the end ("pad": the loader's `pad` must
-    then not be "error"). For `arrays` and `shape` see `random_crops`.
+    then not be "error"). For `arrays` and `shape` see `random_crops`. `by_shard` lists the
+    crops shard by shard of the first field, for a loader with `window`.
     """
     tail = choice("tail", tail, TAILS)
     fields = _fields(arrays)
     steps = None if stride is None else _extents("stride", stride)
-    return Crops("grid", fields, _shapes(shape, fields), {"stride": steps, "tail": tail})
+    return Crops("grid", fields, _shapes(shape, fields), {"stride": steps, "tail": tail, "by_shard": flag("by_shard", by_shard)})
 
 
 def crop_list(samples: Iterable[Sample]) -> Crops:

@@ -90,9 +90,11 @@ def test_the_default_is_the_ranks_gpu(volume: str, boxes: Boxes, where: str) -> 
         assert next(loader).__dlpack_device__() == (2, 0)
 
 
-def test_a_device_by_name(volume: str, where: str) -> None:
+def test_a_device_by_name(volume: str, where: str, gpu: cuda_driver.Driver) -> None:
     config = hr.Config(shape=(4, 4, 4), batch_size=2, **SMALL)
-    for device in (0, "cuda:0"):
+    uuid = ctypes.create_string_buffer(16)
+    gpu("cuDeviceGetUuid", ctypes.byref(uuid), ctypes.c_int(0))
+    for device in (0, "cuda:0", f"GPU-{uuid.raw.hex()}"):
         with hr.Pipeline(config, device=device) as p:
             assert p.device == "cuda:0"
     with pytest.raises(hr.ConfigError if where == "companion" else hr.Device) as told:

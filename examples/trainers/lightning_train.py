@@ -1,0 +1,74 @@
+"""Lightning: the loader is what `fit` is given, and its state is in Lightning's checkpoints.
+
+    torchrun --nproc-per-node 2 lightning_train.py --data DIR --work DIR
+
+Lightning moves a batch to the device by its `to`, so that the training step gets
+a dict of torch tensors with `ids` and `weights` beside them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import lightning as L
+import torch
+from tiny import arguments, loader, loss_of, network, prove
+
+import headrace as hr
+
+
+class Segmenter(L.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = network()
+        self.ids: list[int] = []
+
+    def training_step(self, batch: hr.TorchBatch, _: int) -> torch.Tensor:
+        self.ids += [i for i in batch.ids if i >= 0]
+        return loss_of(self.model, batch)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def trainer(options: Any, **more: Any) -> L.Trainer:
+    return L.Trainer(
+        accelerator="cpu",
+        devices=int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
+        strategy="ddp",
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        default_root_dir=options.work,
+        **more,
+    )
+
+
+def main() -> None:
+    options = arguments(__doc__)
+    checkpoint = options.work / "lightning.ckpt"
+    with loader(options) as batches:
+        first = trainer(options, max_steps=4)
+        module = Segmenter()
+        first.fit(module, batches)
+        first.save_checkpoint(checkpoint)
+        before, ids = batches.report(), module.ids
+
+    with loader(options) as batches:
+        second = trainer(options, max_epochs=2)
+        module = Segmenter()
+        second.fit(module, batches, ckpt_path=checkpoint)
+        reports: list[Any] = [None] * second.world_size
+        torch.distributed.all_gather_object(reports, (before, batches.report(0), batches.report(1), ids + module.ids))
+        if second.is_global_zero:
+            print(prove(batches, *(r[0] for r in reports), *(r[1] for r in reports), epoch=0))
+            print(prove(batches, *(r[2] for r in reports), epoch=1))
+            everyone = sorted(i for r in reports for i in r[3])
+            print("each sample twice in two epochs:", everyone == sorted([*range(options.samples)] * 2))
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
