@@ -164,9 +164,9 @@ func (c *claim) completeNodes() error {
 	}
 	if haveNode != haveNodes && c.source.name == Torchrun {
 		if haveNode {
-			return together([]string{nodesVar}, nodeVar)
+			return together([]string{nodesVar}, c.names[fieldNode])
 		}
-		return together([]string{nodeVar}, nodesVar)
+		return together([]string{nodeVar}, c.names[fieldNodes])
 	}
 	told := c.id
 	if err := c.evenNodes(); err != nil {

@@ -98,7 +98,7 @@ func orphan(own *claim, claims []claim) error {
 	case local:
 		return &Error{rankVar, "", localRankVar + " is; set both, or neither for a single process"}
 	case own.names[fieldNode] != "":
-		return &Error{rankVar, "", nodeVar + " is; set both, or neither for a single process"}
+		return &Error{rankVar, "", own.names[fieldNode] + " is; set both, or neither for a single process"}
 	}
 	return nil
 }

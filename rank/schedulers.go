@@ -61,10 +61,11 @@ const (
 	Alone      = "single" // nothing is set
 )
 
-// torchrun is the worker environment of torchrun and of our launcher.
+// torchrun is the worker environment of torchrun and of our launcher. DeepSpeed's
+// launcher has other names for the sizes and nodes.
 var torchrun = scheduler{
 	name: Torchrun,
-	vars: [fields][]string{{rankVar}, {worldVar}, {localRankVar}, {localWorldVar}, {nodeVar}, {nodesVar}},
+	vars: [fields][]string{{rankVar}, {worldVar}, {localRankVar}, {localWorldVar, "LOCAL_SIZE"}, {nodeVar, "CROSS_RANK"}, {nodesVar, "CROSS_SIZE"}},
 	job:  []string{runIDVar},
 }
 

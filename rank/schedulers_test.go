@@ -41,6 +41,11 @@ func TestDetectSchedulers(t *testing.T) {
 	f(slurmBatch, rank.Alone, rank.Single())
 	f("SLURM_NTASKS=8 SLURM_NNODES=2 SLURM_JOB_ID=77", rank.Alone, rank.Single())
 
+	// DeepSpeed's launcher, by itself and started by srun.
+	const deepSpeed = "RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_SIZE=4 CROSS_RANK=1 CROSS_SIZE=2"
+	f(deepSpeed, rank.Torchrun, fifth)
+	f(deepSpeed+" "+slurmAgent, rank.Torchrun, fifth)
+
 	f(ompiTask, rank.OpenMPI, fifth)
 	// Ranks dealt out to the nodes in turn (mpirun --map-by node).
 	f("OMPI_COMM_WORLD_RANK=5 OMPI_COMM_WORLD_SIZE=8 OMPI_COMM_WORLD_LOCAL_RANK=2 OMPI_COMM_WORLD_LOCAL_SIZE=4",
