@@ -55,12 +55,16 @@ func (c *client) run(ctx context.Context) {
 	})
 	defer stop()
 	var watching sync.WaitGroup
-	watching.Go(func() { c.session.TakeBack(c.releases) })
+	watching.Go(func() {
+		c.session.TakeBack(words{c.releases, c.memory})
+		c.memory.end() // no process has the other end: nobody writes any more
+	})
 	watching.Go(func() { c.forget(requests) })
 	alive, err := process(c.pid)
 	if err == nil { // else the end of the connection has to do
 		watching.Go(func() {
 			waitFor(alive)
+			c.memory.end()
 			_ = c.conn.CloseRead()
 		})
 	}
@@ -69,14 +73,16 @@ func (c *client) run(ctx context.Context) {
 		c.drain(cancel)
 	}
 	cancel()
-	_ = c.conn.Close() // wakes who writes
+	_ = c.conn.Close() // wakes who writes; a client that lives closes its memory
+	late := time.AfterFunc(c.grace, c.memory.end)
 	c.working.Wait()
+	c.session.End()
+	late.Stop()
 	_ = c.releases.Close()
 	if alive != nil {
 		_ = alive.Close()
 	}
 	watching.Wait()
-	c.session.End()
 }
 
 // forget tells the client of memory that is gone, when no reply does.

@@ -77,6 +77,7 @@ type peer struct {
 	last   uint64
 	memory map[uint64][]byte
 	gone   []uint64
+	closes bool // it closes memory on a GPU as soon as it may forget it
 }
 
 // connect dials and sends a greeting of a version; the welcome is read.
@@ -193,8 +194,17 @@ func (p *peer) sendAs(id uint64, k kind, payload []byte) {
 	}
 }
 
-// reply reads a frame; what may be forgotten is noted on the way.
+// reply reads frames up to one that says more than what may be forgotten.
 func (p *peer) reply() (k kind, id uint64, payload []byte, fds []int) {
+	p.t.Helper()
+	for k = kindForget; k == kindForget; {
+		k, id, payload, fds = p.frame()
+	}
+	return k, id, payload, fds
+}
+
+// frame reads a frame, and notes what may be forgotten.
+func (p *peer) frame() (k kind, id uint64, payload []byte, fds []int) {
 	p.t.Helper()
 	head, fds := p.readFDs(16)
 	payload = p.read(int(binary.LittleEndian.Uint32(head)))
@@ -206,9 +216,19 @@ func (p *peer) reply() (k kind, id uint64, payload []byte, fds []int) {
 		return k, id, payload, fds
 	}
 	for ; len(payload) > 0; payload = payload[8:] {
-		p.gone = append(p.gone, binary.LittleEndian.Uint64(payload))
+		memory := binary.LittleEndian.Uint64(payload)
+		p.gone = append(p.gone, memory)
+		if p.closes {
+			p.closed(memory)
+		}
 	}
-	return p.reply()
+	return k, id, payload, fds
+}
+
+// closed tells the engine that memory on a GPU was closed.
+func (p *peer) closed(memory uint64) {
+	p.t.Helper()
+	p.give(1<<63 | memory)
 }
 
 // call sends a request and reads the reply to it, which must be of a kind.

@@ -209,11 +209,18 @@ func (g deviceSlots) alloc(n int64) (*slot, error) {
 	return &slot{addr: addr, bytes: align(n)}, err
 }
 
-func (g deviceSlots) free(s *slot) error {
-	if m, ok := g.d.p.cfg.BatchMemory.(DeviceMemory); ok {
-		m.Freed(s)
+func (g deviceSlots) free(s *slot) error { return g.d.gpu.Free(s.addr) }
+
+func (g deviceSlots) recall(list []*slot) {
+	m, ok := g.d.p.cfg.BatchMemory.(DeviceMemory)
+	if !ok || len(list) == 0 {
+		return
 	}
-	return g.d.gpu.Free(s.addr)
+	allocations := make([]any, len(list))
+	for i, s := range list {
+		allocations[i] = s
+	}
+	m.Recall(allocations)
 }
 
 func (g deviceSlots) done() error { return g.d.freeLast() }

@@ -60,6 +60,8 @@ func (s *slot) await() {
 type slotMemory interface {
 	alloc(n int64) (*slot, error)
 	free(*slot) error
+	// recall returns when no other process looks at the slots. It may take long.
+	recall([]*slot)
 	// done is called when every slot was freed.
 	done() error
 }
@@ -73,6 +75,7 @@ func (h hostSlots) alloc(n int64) (*slot, error) {
 }
 
 func (h hostSlots) free(s *slot) error { return h.memory.Free(s.mem) }
+func (h hostSlots) recall([]*slot)     {} // a mapping elsewhere keeps its memory
 func (h hostSlots) done() error        { return nil }
 
 // slots owns the memory of all batches. Memory of slots that are held when the
@@ -119,6 +122,7 @@ func (s *slots) give(sl *slot) {
 		return
 	}
 	sl.await()
+	s.memory.recall([]*slot{sl})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop(sl) //nolint:errcheck // nobody is left to hear of it
@@ -154,6 +158,7 @@ func (s *slots) close() error {
 	for _, sl := range idle { // a consumer may not be done with a batch that it released
 		sl.await()
 	}
+	s.memory.recall(idle)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error

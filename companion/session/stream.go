@@ -78,7 +78,8 @@ func (s *Session) next(ctx context.Context, from stream, timeout time.Duration, 
 		return Failed, err
 	}
 	from.held().Add(1)
-	out := &loan{batch: d.Batch, out: from.held()}
+	_, gpu := d.Batch.GPU()
+	out := &loan{batch: d.Batch, out: from.held(), lent: gpu && s.options.Memory != nil}
 	token, err := s.put(out)
 	if err != nil {
 		return Failed, errors.Join(err, d.Batch.Release(nil))
