@@ -22,7 +22,7 @@
 #define HR_CLIENT_API __attribute__((visibility("default")))
 
 /* Goes up with every change of this header. */
-enum { HR_CLIENT_ABI_VERSION = 5 };
+enum { HR_CLIENT_ABI_VERSION = 6 };
 
 typedef struct hr_slot hr_slot;
 typedef struct hr_memory hr_memory;
@@ -97,9 +97,11 @@ HR_CLIENT_API void *hr_memory_address(hr_memory *memory);
 
 /* hr_memory_import opens an allocation of the engine on the GPU of a UUID (16 bytes),
  * from the 64 bytes of its handle; libcuda is loaded on the first call. The last
- * reference closes it. NULL with the reason in why, in one line.
+ * reference closes it. NULL with the reason in why, in one line. Either way the
+ * engine, which may not free what is open here, is told: once the allocation is closed,
+ * or could not be opened, its word is written to the release pipe.
  * hr_memory_ordinal is this process's number of the GPU, -1 for host memory. */
-HR_CLIENT_API hr_memory *hr_memory_import(const uint8_t *uuid, const uint8_t *handle, char *why, int32_t room);
+HR_CLIENT_API hr_memory *hr_memory_import(const uint8_t *uuid, const uint8_t *handle, int32_t release_fd, uint64_t word, char *why, int32_t room);
 HR_CLIENT_API int32_t hr_memory_ordinal(hr_memory *memory);
 HR_CLIENT_API void hr_memory_release(hr_memory *memory);
 

@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -415,6 +416,22 @@ def test_two_loaders_at_once(volume: str, values: Array) -> None:
 
 
 # --- the ends of either process -------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["companion"], indirect=True)
+def test_memory_is_closed_before_the_engine_frees_it(volume: str, boxes: Boxes, gpu: cuda_driver.Driver) -> None:
+    """The engine waits for that, and hears of it: it has ten seconds of patience."""
+
+    def imported() -> int:
+        return gpu.fake("live", name="imported") if gpu.is_fake else 0
+
+    before = imported()
+    p = pipeline(volume, boxes)
+    p.pop().release()
+    assert not gpu.is_fake or imported() > before
+    began = time.monotonic()
+    p.close()
+    assert time.monotonic() - began < 5 and imported() == before
 
 
 @pytest.fixture
