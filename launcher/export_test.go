@@ -1,5 +1,7 @@
 package launcher
 
+import "time"
+
 // What the tests of real processes need of the inside.
 
 // FindPython is the interpreter that a job without PYTHON_EXEC takes.
@@ -8,3 +10,6 @@ func FindPython(env []string) (string, error) {
 	s.Env, s.Script = env, "x"
 	return s.interpreter()
 }
+
+// SetKillBound shortens the wait for a process that SIGKILL does not end.
+func SetKillBound(s *Spec, d time.Duration) { s.killBound = d }

@@ -51,6 +51,9 @@ func launchMain(args []string) int {
 	}
 	spec.Env, spec.Stdout, spec.Stderr, spec.Adopt = os.Environ(), os.Stdout, os.Stderr, true
 	spec.PrintWarning = func(text string) { _, _ = fmt.Fprintln(os.Stderr, "headrace:", text) }
+	if os.Getenv("TEST_BOUND") != "" {
+		launcher.SetKillBound(&spec, 200*time.Millisecond)
+	}
 	result, err := launcher.Run(context.Background(), spec)
 	_, _ = fmt.Fprint(os.Stderr, result.Report())
 	if err != nil {
@@ -104,6 +107,8 @@ func act(what, arg string, caught chan os.Signal) {
 		for arg == "" || !exists(arg) {
 			time.Sleep(5 * time.Millisecond)
 		}
+	case "touch":
+		_ = os.WriteFile(arg, nil, 0o644)
 	case "catch": // catch=N,N: these are told, and do not kill
 		for n := range strings.SplitSeq(arg, ",") {
 			number, _ := strconv.Atoi(n)
@@ -118,7 +123,7 @@ func act(what, arg string, caught chan os.Signal) {
 		}
 	case "write": // write=BYTES: that many on standard output, in lines
 		writeMany(arg)
-	case "child": // child=WORDS,…: a process of its own; childsid: in a session of its own
+	case "child": // child=WORD,WORD+WORD,…: a process of its own; childsid: in a session of its own
 		startChild(arg, nil)
 	case "childsid":
 		startChild(arg, &syscall.SysProcAttr{Setsid: true})
@@ -137,7 +142,11 @@ func act(what, arg string, caught chan os.Signal) {
 }
 
 func startChild(words string, attr *syscall.SysProcAttr) {
-	cmd := exec.Command(os.Args[0], append([]string{"worker"}, strings.Split(words, ",")...)...)
+	list := strings.Split(words, ",")
+	for i := range list { // what a child of the child does has + between its words
+		list[i] = strings.ReplaceAll(list[i], "+", ",")
+	}
+	cmd := exec.Command(os.Args[0], append([]string{"worker"}, list...)...)
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = os.Stdout, os.Stderr, attr
 	if err := cmd.Start(); err != nil {
 		panic(err)
@@ -172,8 +181,13 @@ type job struct {
 // start runs the launcher with these arguments and extra variables.
 func start(t *testing.T, env []string, args ...string) *job {
 	t.Helper()
+	return startProgram(t, env, os.Args[0], append([]string{"launch"}, args...)...)
+}
+
+func startProgram(t *testing.T, env []string, program string, args ...string) *job {
+	t.Helper()
 	j := &job{t: t, ended: make(chan struct{})}
-	j.cmd = exec.Command(os.Args[0], append([]string{"launch"}, args...)...)
+	j.cmd = exec.Command(program, args...)
 	j.cmd.Env = append(clean(os.Environ()), env...)
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	pipe, err := j.cmd.StdoutPipe()

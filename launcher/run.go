@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -211,7 +212,7 @@ func (sh *shell) entered() rendezvous.Group {
 func (sh *shell) supervise(ctx context.Context, signals chan os.Signal) verdict {
 	talk, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	sh.feed(ctx, signals)
-	sh.sup = newSupervisor(sh.spec, killBound)
+	sh.sup = newSupervisor(sh.spec, cmp.Or(sh.spec.killBound, killBound))
 	v, done := sh.carry(talk, sh.sup.start())
 	for !done {
 		for _, e := range sh.box.take() {

@@ -116,6 +116,8 @@ type Spec struct {
 	Env            []string // of the workers, before the launcher's own variables
 	Stdout, Stderr *os.File
 	PrintWarning   func(string) // nil: not told
+
+	killBound time.Duration // of tests; 0: killBound
 }
 
 // Default is torchrun's job of one worker on one node.

@@ -297,7 +297,9 @@ func (s *supervisor) conclude() []effect {
 	case s.told != nil && s.told.Kind == rendezvous.Done && len(s.stuck) == 0:
 		return s.end(v)
 	case s.told != nil && s.told.Kind == rendezvous.Stop && s.told.Signal == 0 && (s.told.Cause != nil || s.signal == 0):
-		v.root = s.rootCause(s.told)
+		if s.told.Cause != nil { // else what failed here was told to end
+			v.root = s.rootCause(s.told)
+		}
 		v.code, v.text = failureVerdict(v.root, s.told.Reason)
 	case s.signal != 0:
 		v.code, v.text = signalVerdict(s.signal, "")
