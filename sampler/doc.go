@@ -105,6 +105,29 @@
 // to the shard in which the first field's crop begins. They are sorted by group, by
 // the shard's coordinates and by the crop's own start, in that order.
 //
+// Weights as integers. With k bits, weight w becomes w·2^k/largest, the quotient
+// rounded as a float64 and the whole to the nearest integer (even at a tie), and at
+// least 1 unless w is 0. Shares of a count go to the floor of the exact quota each;
+// what is left goes, one each, to the largest remainders, first part first.
+//
+// Mix. The parts' shares of an epoch are those of Count by their weights (52 bits),
+// or by their lengths if no part has a weight. Index i of n belongs to a part as
+// follows. Of m parts with n samples together the first floor(m/2) are one half, with
+// a samples. Index i is in the second half if floor((i+1)(n-a)/n) is larger than
+// b = floor(i(n-a)/n), and there has index b, otherwise it has index i-b in the
+// first; and so on until one part is left: index j of part k of share s. In epoch e
+// that is place (es+j) mod l in pass (es+j) div l (mod 2^64) through the l samples of
+// the part. The key of a pass is SHA-256 of "headrace/mix/1", a zero byte, the 32
+// bytes of the key of an epoch (with the part's fingerprint, l, the mix's seed, and
+// the pass for the epoch), and k; a place has the sample of the order for n = l with
+// that key. A part that differs by epoch is in epoch pass mod 2^63.
+//
+// Weighted. W is the sum of the weights (32 bits). The offset of epoch e is below(W)
+// from words(K), K being SHA-256 of "headrace/weighted/1", a zero byte and the 32
+// bytes of the key of an epoch (with the weighted source's own fingerprint, Count for
+// n, Seed, e). Index i is the first sample of the source at which the running sum of
+// weights is above floor((iW + offset)/Count).
+//
 // Fingerprints are the first 16 bytes, in hex, of SHA-256 of "headrace/source/1",
 // a zero byte, the kind of the source (a string) and its parameters; each type
 // lists them.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/headrace/headrace/nd"
@@ -103,6 +104,25 @@ type golden struct {
 		Sizes  []int64
 		Crops  [][]int64 // group and starts of each seventh sample
 	} `json:"by_shard"`
+	Mixes []struct {
+		Lengths, Shares []int64
+		Weights         []float64
+		Count           int64
+		Seed            uint64
+		Fingerprint     string
+		Origins         [][4]int64 // epoch, index, part, sample
+	}
+	Weighted []struct {
+		Weights     []float64
+		Count       int64
+		Seed        uint64
+		Fingerprint string
+		Origins     [][]int64 // of epochs 0, 1, 77
+	}
+	Table struct {
+		Rows        [][3]any // array, start, flip
+		Fingerprint string
+	}
 	List struct {
 		Boxes       [][]int64
 		Flips       []uint32
@@ -273,6 +293,79 @@ func TestGoldenGridByShard(t *testing.T) {
 		if c.Array != int(want[0]) || c.Box[0].Start != want[1] || c.Box[1].Start != want[2] {
 			t.Errorf("sample %d: %+v, want group and starts %v", 7*k, c, want)
 		}
+	}
+}
+
+// part is the random source that golden.py mixes and weighs.
+func (g golden) part(t *testing.T, n int64) sampler.Source {
+	t.Helper()
+	c := g.Random[0]
+	c.Shapes = c.Shapes[:1]
+	r, err := sampler.NewRandom(sampler.RandomCrops{Fields: c.fields(), Count: n, Flips: []int{-1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestGoldenMixes(t *testing.T) {
+	all := readGolden(t)
+	for _, g := range all.Mixes {
+		c := sampler.MixedSources{Count: g.Count, Seed: g.Seed}
+		for k, n := range g.Lengths {
+			c.Parts = append(c.Parts, sampler.MixPart{Source: all.part(t, n), Weight: g.Weights[k]})
+		}
+		m, err := sampler.NewMix(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Fingerprint() != g.Fingerprint || !slices.Equal(m.Shares(), g.Shares) {
+			t.Errorf("%v: %s with shares %v, want %s with %v", g.Weights, m.Fingerprint(), m.Shares(), g.Fingerprint, g.Shares)
+		}
+		for _, o := range g.Origins {
+			part, sample := m.InEpoch(o[0]).(*sampler.Mix).Origin(o[1])
+			if int64(part) != o[2] || sample != o[3] {
+				t.Errorf("%v: epoch %d index %d is sample %d of part %d, want %d of %d", g.Weights, o[0], o[1], sample, part, o[3], o[2])
+			}
+		}
+	}
+}
+
+func TestGoldenWeighted(t *testing.T) {
+	all := readGolden(t)
+	for _, g := range all.Weighted {
+		w, err := sampler.NewWeighted(sampler.WeightedSamples{Source: all.part(t, int64(len(g.Weights))), Weights: g.Weights, Count: g.Count, Seed: g.Seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.Fingerprint() != g.Fingerprint {
+			t.Errorf("%v: fingerprint %s, want %s", g.Weights, w.Fingerprint(), g.Fingerprint)
+		}
+		for k, epoch := range []int64{0, 1, 77} {
+			var got []int64
+			for i := range g.Count {
+				got = append(got, w.InEpoch(epoch).(*sampler.Weighted).Origin(i))
+			}
+			if !slices.Equal(got, g.Origins[k]) {
+				t.Errorf("%v epoch %d: %v, want %v", g.Weights, epoch, got, g.Origins[k])
+			}
+		}
+	}
+}
+
+func TestGoldenTable(t *testing.T) {
+	g := readGolden(t)
+	var text strings.Builder
+	for _, row := range g.Table.Rows {
+		doc, err := json.Marshal(map[string]any{"array": row[0], "start": row[1], "flip": row[2]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(append(doc, '\n'))
+	}
+	table, err := sampler.ReadJSONLines(strings.NewReader(text.String()), sampler.TableCrops{Fields: g.Grid.fields()})
+	if err != nil || table.Fingerprint() != g.Table.Fingerprint {
+		t.Errorf("table: %v %v, want %s", table, err, g.Table.Fingerprint)
 	}
 }
 

@@ -201,6 +201,48 @@ def grid_by_shard(g):
     return [c for key in sorted(crops_of) for c in crops_of[key]], [len(crops_of[key]) for key in sorted(crops_of)]
 
 
+def whole_weights(weights, k):
+    return [max(round(w / max(weights) * 2**k), w > 0) for w in weights]
+
+
+def apportion(count, weights):
+    quotas = [divmod(count * w, sum(weights)) for w in weights]
+    shares = [q for q, _ in quotas]
+    order = sorted(range(len(weights)), key=lambda i: -quotas[i][1])
+    for i in order[: count - sum(shares)]:
+        shares[i] += 1
+    return shares
+
+
+def mix_origin(mix, epoch, i):
+    """The part and the part's sample of index i."""
+    parts, sizes = list(range(len(mix["shares"]))), mix["shares"]
+    n = sum(sizes)
+    while len(parts) > 1:
+        half = len(parts) // 2
+        second = sum(sizes[p] for p in parts[half:])
+        b = i * second // n
+        if (i + 1) * second // n > b:
+            parts, n, i = parts[half:], second, b
+        else:
+            parts, n, i = parts[:half], n - second, i - b
+    k = parts[0]
+    length = mix["lengths"][k]
+    number, place = divmod(epoch * sizes[k] + i, length)
+    number %= 2**64
+    key = epoch_key(mix["fingerprints"][k], length, mix["seed"], number)
+    return k, order(length, hashlib.sha256(b"headrace/mix/1\0" + key + u64(k)).digest())(place)
+
+
+def weighted_origins(w, epoch):
+    whole = whole_weights(w["weights"], 32)
+    key = hashlib.sha256(b"headrace/weighted/1\0" + epoch_key(w["fingerprint"], w["count"], w["seed"], epoch)).digest()
+    offset = below(words(key), sum(whole))
+    ends = list(itertools.accumulate(whole))
+    points = [(i * ends[-1] + offset) // w["count"] for i in range(w["count"])]
+    return [next(s for s, e in enumerate(ends) if e > p) for p in points]
+
+
 def fingerprint(kind, parameters):
     return hashlib.sha256(b"headrace/source/1\0" + text(kind) + parameters).hexdigest()[:32]
 
@@ -301,13 +343,42 @@ def main():
     by_shard["fingerprint"] = fingerprint("grid by shard", numbers(grid["stride"]) + text(grid["tail"]) + fields(by_shard) + tail)
     by_shard["crops"], by_shard["sizes"] = grid_by_shard(by_shard)
     by_shard["crops"] = by_shard["crops"][::7]
+    # The parts are random crops of other counts; see golden_test.go.
+    mixes = []
+    base = random_crops[0] | {"shapes": [[4, 9]]}
+    for lengths, weights, count in [([10, 30, 7], [0, 0, 0], 47), ([5, 2000, 40, 1], [0.1, 0.7, 0.15, 0.05], 333), ([3, 9], [1, 2], 10**12)]:
+        seed = 11
+        prints = []
+        for n in lengths:
+            parameters = u64(n) + text("volume") + u64(0) + numbers([-1])
+            prints.append(fingerprint("random", parameters + fields(base)))
+        shares = apportion(count, whole_weights(weights, 52) if any(weights) else lengths)
+        mix = {"lengths": lengths, "weights": weights, "count": count, "seed": seed, "fingerprints": prints, "shares": shares}
+        parameters = u64(seed) + u64(len(lengths)) + b"".join(text(f) + u64(s) for f, s in zip(prints, shares))
+        mix["fingerprint"] = fingerprint("mix", parameters)
+        indices = sorted({*range(min(count, 40)), count // 2, count - 1})
+        mix["origins"] = [[e, i, *mix_origin(mix, e, i)] for e in [0, 1, 1000] for i in indices]
+        mixes.append(mix)
+    weighteds = []
+    for weights, count in [([1, 0, 2, 0.5], 30), ([1 / 3, 1e-30, 5], 100), ([1.0] * 8, 8)]:
+        w = {"weights": weights, "count": count, "seed": 12}
+        parameters = u64(len(weights)) + text("volume") + u64(0) + numbers([-1])
+        inner = fingerprint("random", parameters + fields(base))
+        w["fingerprint"] = fingerprint("weighted", u64(12) + u64(count) + text(inner) + numbers(whole_weights(weights, 32)))
+        w["origins"] = [weighted_origins(w, e) for e in [0, 1, 77]]
+        weighteds.append(w)
+    table = {"rows": [[0, [1, 2], [-1]], [1, [50, 0], []], [0, [0, 6], [-1, -2]]]}
+    parameters = u64(3)
+    for group, start, flips in table["rows"]:
+        parameters += u64(group) + numbers(start) + u64(sum(1 << (2 + axis) for axis in flips))
+    table["fingerprint"] = fingerprint("table", parameters + fields(grid))
     crop_list = {"boxes": [[0, 2, 1, 4], [1, 3, 0, 3]], "flips": [0, 2], "shape": [4, 9]}
     parameters = u64(2)
     for box, flip in zip(crop_list["boxes"], crop_list["flips"]):
         parameters += u64(1) + u64(0) + numbers(box) + u64(flip)
     parameters += u64(1) + numbers(crop_list["shape"]) + text("{}")
     crop_list["fingerprint"] = fingerprint("list", parameters)
-    print(json.dumps({"orders": orders, "plans": plans, "digests": digested, "blocked": blocked, "local": local, "random": random_crops, "grid": grid, "by_shard": by_shard, "list": crop_list}, indent=1))
+    print(json.dumps({"orders": orders, "plans": plans, "digests": digested, "blocked": blocked, "local": local, "random": random_crops, "grid": grid, "by_shard": by_shard, "mixes": mixes, "weighted": weighteds, "table": table, "list": crop_list}, indent=1))
 
 
 if __name__ == "__main__":

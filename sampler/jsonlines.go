@@ -1,0 +1,94 @@
+package sampler
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/headrace/headrace/nd"
+)
+
+// ReadJSONLines reads a table of one JSON object a line, with the names of
+// TableCrops: {"array": 2, "start": [0, 64, 128], "flip": [-1], "weight": 0.5}.
+// Blank lines are passed over. An error names the line: nd.ErrCorrupt, nd.ErrShape
+// for a crop that does not fit, nd.ErrBudget over a limit, nd.ErrIO of the reader.
+func ReadJSONLines(r io.Reader, config TableCrops) (*Table, error) {
+	t, err := newTableReader(config)
+	if err != nil {
+		return nil, err
+	}
+	err = lines(r, t.config.MaxBytes, func(line []byte) error {
+		row, err := t.parseJSON(line)
+		if err != nil {
+			return err
+		}
+		return t.add(row)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return t.finish(), nil
+}
+
+func (r *tableReader) parseJSON(line []byte) (row tableRow, err error) {
+	var names map[string]json.RawMessage
+	if err := json.Unmarshal(line, &names); err != nil {
+		return row, fmt.Errorf("no JSON object: %w", err)
+	}
+	if names == nil {
+		return row, nd.Errorf(nd.ErrCorrupt, "no JSON object: null")
+	}
+	array, hasArray := names["array"]
+	if !hasArray && len(r.table.windows.groups) > 1 {
+		return row, nd.Errorf(nd.ErrCorrupt, "array is missing: there are %d", len(r.table.windows.groups))
+	}
+	if hasArray {
+		if row.group, err = r.groupJSON(array); err != nil {
+			return row, err
+		}
+	}
+	if _, ok := names["start"]; !ok {
+		return row, nd.Errorf(nd.ErrCorrupt, "start is missing")
+	}
+	var unknown []string
+	for name, value := range names {
+		var into any
+		switch name {
+		case "array":
+			continue
+		case "start":
+			into = &row.start
+		case "flip":
+			into = &row.flip
+		case "weight":
+			into = &row.weight
+		default:
+			unknown = append(unknown, name)
+			continue
+		}
+		if bytes.Equal(value, []byte("null")) {
+			return row, nd.Errorf(nd.ErrCorrupt, "%s is null: leave it out", name)
+		}
+		if err := json.Unmarshal(value, into); err != nil {
+			return row, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if len(unknown) > 0 && !r.config.Extra {
+		return row, unknownNames(unknown)
+	}
+	return row, nil
+}
+
+// groupJSON reads the number of a group, or the name of its first array.
+func (r *tableReader) groupJSON(value json.RawMessage) (group int, err error) {
+	var name string
+	if json.Unmarshal(value, &name) == nil && value[0] == '"' {
+		return r.groupNamed(name)
+	}
+	var number int32
+	if err := json.Unmarshal(value, &number); err != nil || value[0] == 'n' {
+		return 0, nd.Errorf(nd.ErrCorrupt, "array %.40s: a number or a name is wanted", value)
+	}
+	return int(number), nil
+}
