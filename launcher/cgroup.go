@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // cgroup is a control group (version 2) of one round's workers: no child can leave
@@ -16,6 +19,7 @@ import (
 type cgroup struct {
 	dir    *os.File
 	killed *os.File // cgroup.kill, Linux 5.14
+	events *os.File // cgroup.events: whether a live process is in it
 }
 
 // cgroupPrefix begins the names of our groups; the launcher's pid follows.
@@ -34,16 +38,17 @@ func newCgroup(mounts, self string) cgroup {
 	if err := os.Mkdir(name, 0o755); err != nil {
 		return cgroup{}
 	}
-	kill, err := os.OpenFile(filepath.Join(name, "cgroup.kill"), os.O_WRONLY, 0)
-	if err == nil {
-		var dir *os.File
-		if dir, err = os.Open(name); err == nil {
-			return cgroup{dir, kill}
-		}
-		_ = kill.Close()
+	var c cgroup
+	var errs [3]error
+	c.killed, errs[0] = os.OpenFile(filepath.Join(name, "cgroup.kill"), os.O_WRONLY, 0)
+	c.events, errs[1] = os.Open(filepath.Join(name, "cgroup.events"))
+	c.dir, errs[2] = os.Open(name)
+	if errors.Join(errs[:]...) != nil {
+		c.close()
+		_ = os.Remove(name)
+		return cgroup{}
 	}
-	_ = os.Remove(name)
-	return cgroup{}
+	return c
 }
 
 // mountPoint finds where cgroup2 is mounted (proc_pid_mounts(5)).
@@ -97,12 +102,31 @@ func (c cgroup) kill() {
 	}
 }
 
-// close removes the group. A process that cannot be killed keeps it.
-func (c cgroup) close() {
+// wait returns once no live process is in the group, at most after the bound. A file
+// of cgroup.events is ready for POLLPRI when it has changed since it was read.
+func (c cgroup) wait(bound time.Duration) {
 	if c.dir == nil {
 		return
 	}
-	_ = c.killed.Close()
-	_ = c.dir.Close()
-	_ = os.Remove(c.dir.Name())
+	text := make([]byte, 256)
+	for deadline := time.Now().Add(bound); ; {
+		n, err := unix.Pread(int(c.events.Fd()), text, 0)
+		left := time.Until(deadline)
+		if err != nil || !strings.Contains(string(text[:max(n, 0)]), "populated 1") || left <= 0 {
+			return
+		}
+		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(c.events.Fd()), Events: unix.POLLPRI}}, int(left.Milliseconds())+1)
+	}
+}
+
+// close removes the group. A process that cannot be killed keeps it.
+func (c cgroup) close() {
+	for _, f := range []*os.File{c.killed, c.events, c.dir} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+	if c.dir != nil {
+		_ = os.Remove(c.dir.Name())
+	}
 }

@@ -107,6 +107,8 @@ func act(what, arg string, caught chan os.Signal) {
 		for arg == "" || !exists(arg) {
 			time.Sleep(5 * time.Millisecond)
 		}
+	case "now": // the clock that all processes of a host share
+		_, _ = fmt.Fprintf(os.Stdout, "now %s %d\n", rank, monotonic())
 	case "touch":
 		_ = os.WriteFile(arg, nil, 0o644)
 	case "catch": // catch=N,N: these are told, and do not kill
@@ -153,14 +155,24 @@ func startChild(words string, attr *syscall.SysProcAttr) {
 	}
 }
 
-// writeMany writes numbered lines of 64 bytes.
+// writeMany writes numbered lines of 64 bytes, many in one write.
 func writeMany(arg string) {
 	total, _ := strconv.Atoi(arg)
-	w := bufio.NewWriterSize(os.Stdout, 1<<16)
+	block := make([]byte, 0, 1<<16)
 	for i := range total / 64 {
-		_, _ = fmt.Fprintf(w, "%062d:\n", i)
+		block = fmt.Appendf(block, "%062d:\n", i)
+		if len(block) == cap(block) {
+			_, _ = os.Stdout.Write(block)
+			block = block[:0]
+		}
 	}
-	_ = w.Flush()
+	_, _ = os.Stdout.Write(block)
+}
+
+func monotonic() int64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
+	return t.Nano()
 }
 
 func exists(path string) bool {
@@ -173,6 +185,7 @@ type job struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	out    *bufio.Reader
+	pipe   io.Closer
 	stderr bytes.Buffer
 	mu     sync.Mutex
 	ended  chan struct{}
@@ -194,7 +207,7 @@ func startProgram(t *testing.T, env []string, program string, args ...string) *j
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.out = bufio.NewReader(pipe)
+	j.out, j.pipe = bufio.NewReader(pipe), pipe
 	j.cmd.Stderr = &lockedWriter{&j.mu, &j.stderr}
 	if err := j.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -272,6 +285,9 @@ func (j *job) wait() (code int, stdout, stderr string) {
 	}
 	return j.cmd.ProcessState.ExitCode(), string(rest), j.errors()
 }
+
+// closeOutput stops reading the job's standard output.
+func (j *job) closeOutput() { _ = j.pipe.Close() }
 
 func (j *job) send(n syscall.Signal) {
 	j.t.Helper()

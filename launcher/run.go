@@ -526,6 +526,9 @@ func (sh *shell) clear() (stuck []int) {
 	if sh.spec.Adopt {
 		stuck = append(stuck, endAll(spared, sweepBound, sh.spawner.reapAdopted)...)
 	}
+	if len(stuck) == 0 {
+		sh.cgroup.wait(sweepBound)
+	}
 	for _, w := range sh.workers {
 		if w != nil {
 			sh.spawner.release(w)

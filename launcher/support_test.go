@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"os"
+	"runtime"
 	"testing"
 
 	"github.com/headrace/headrace/launcher"
@@ -41,4 +42,17 @@ func listenSomewhere(t *testing.T) (net.Listener, string) {
 	}
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return l, port
+}
+
+// waitForListener returns once somebody listens at a port of this host.
+func waitForListener(t *testing.T, port string) {
+	t.Helper()
+	for t.Context().Err() == nil {
+		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
+		if err == nil {
+			_ = conn.Close()
+			return
+		}
+		runtime.Gosched()
+	}
 }
