@@ -103,10 +103,12 @@ func (c *client) forget(ctx context.Context) {
 }
 
 // drain waits until the requests under way are answered. After the grace they are
-// cancelled, and a client that does not read its replies gets no more of them.
+// cancelled, and wait for no memory that the client has open; one that does not read its
+// replies gets no more of them.
 func (c *client) drain(cancel func()) {
 	late := time.AfterFunc(c.grace, func() {
 		cancel()
+		c.memory.end()
 		_ = c.conn.SetWriteDeadline(time.Now().Add(c.grace / 2))
 	})
 	defer late.Stop()

@@ -76,10 +76,10 @@ func pairOnGPU(t *testing.T) string {
 
 // lend starts an engine and a client that has a batch, its pipeline's handle, and the
 // batch's memory, alone.
-func lend(t *testing.T) (fake *cudatest.Fake, p *peer, handle uint64, b Batch) {
+func lend(t *testing.T, grace time.Duration) (fake *cudatest.Fake, p *peer, handle uint64, b Batch, stop func()) {
 	t.Helper()
 	fake = cudatest.New(t)
-	e, _ := serve(t, Config{Device: "cuda:0", Driver: fake.Path, Grace: 2 * patience})
+	e, stop := serve(t, Config{Device: "cuda:0", Driver: fake.Path, Grace: grace})
 	p, w := connect(t, e, Version, gpuHello)
 	if w.Error != nil {
 		t.Fatal(w.Error.Message)
@@ -90,8 +90,11 @@ func lend(t *testing.T) (fake *cudatest.Fake, p *peer, handle uint64, b Batch) {
 	if len(b.New) != 1 || b.New[0].ID != b.Memory {
 		t.Fatalf("%+v", b)
 	}
-	return fake, p, handle, b
+	return fake, p, handle, b, stop
 }
+
+// longGrace is more than a test waits: nothing ends because of it.
+const longGrace = 2 * patience
 
 // allGone waits until nothing is left on the GPU, for less time than an engine waits
 // for a client that says nothing.
@@ -106,7 +109,7 @@ func allGone(t *testing.T, fake *cudatest.Fake, began time.Time) {
 // CUDA leaves undefined what a client sees of memory that was freed: none goes while a
 // client that lives may have it open.
 func TestMemoryWaitsForTheClient(t *testing.T) {
-	fake, p, handle, b := lend(t)
+	fake, p, handle, b, _ := lend(t, longGrace)
 	p.give(b.Token)
 	p.push(handle, 1)
 	b = p.onGPU(p.next(handle)) // the token was heard, or the other slot is taken
@@ -131,7 +134,7 @@ func TestMemoryWaitsForTheClient(t *testing.T) {
 // A batch that is held when its pipeline closes keeps its memory, until it was given
 // back and closed; that the engine waits for the second keeps it from nothing else.
 func TestHeldMemoryWaitsForTheClient(t *testing.T) {
-	fake, p, handle, b := lend(t)
+	fake, p, handle, b, _ := lend(t, longGrace)
 	p.call(kindClose, numbers(handle), kindResult)
 	began := time.Now()
 	p.give(b.Token)
@@ -148,10 +151,27 @@ func TestHeldMemoryWaitsForTheClient(t *testing.T) {
 
 // A client that ends closes all it had open, without a word.
 func TestMemoryOfAClientThatEnds(t *testing.T) {
-	fake, p, _, _ := lend(t)
+	fake, p, _, _, _ := lend(t, longGrace)
 	began := time.Now()
 	p.close()
 	allGone(t, fake, began)
+}
+
+// An engine that is asked to stop waits no longer than its grace for a client that does
+// not close memory, be that memory of a pipeline that closes or of a batch that is held.
+func TestStopWithMemoryThatIsOpen(t *testing.T) {
+	for _, closing := range []bool{true, false} {
+		fake, p, handle, b, stop := lend(t, 50*time.Millisecond)
+		began := time.Now()
+		if closing {
+			p.give(b.Token)
+			p.push(handle, 1)
+			p.onGPU(p.next(handle))
+			p.send(kindClose, numbers(handle))
+		}
+		stop()
+		allGone(t, fake, began)
+	}
 }
 
 // Memory that the client was never told of waits for nobody, and no client makes it
