@@ -2,12 +2,16 @@
 // numbers that are given to it: no I/O, no clock, no goroutine, the same result
 // on every machine and every rank.
 //
-//	position p of an epoch -- Order --> sample i -- Source --> crops
-//	step t of a Stream     -- Slice --> the positions of one rank
+//	Source -> fingerprint, n, blocks ─> Stream ─> Epoch ─> Order
+//	position p of an epoch -- Order.At --> sample i -- Source.Sample --> crops
+//	step t of a Stream -- Epoch.Positions --> the positions of one rank
 //
 // An epoch has n positions. Position p holds sample Order.At(p), sample i lies at
 // position Order.Where(i). Global batch t is the positions [tG, (t+1)G). The
-// number of ranks appears in none of this: it only cuts a batch into slices.
+// number of ranks appears in none of this: it only cuts a batch into parts.
+//
+// State is a place in a stream, PlanHash what ranks and runs must have in common,
+// Digest the proof of what was delivered. docs/order.md has the pictures.
 //
 // # What is frozen
 //
@@ -60,7 +64,7 @@
 //
 // Locality. With V nodes each node has as many groups, and gets as many positions
 // of a batch as their slices have together. A home is chosen thus: k0 and k1 are
-// the first two words of SHA-256 of "headrace/home/1", a zero byte and the
+// the first two words of SHA-256 of "headrace/homes/1", a zero byte and the
 // fingerprint (a string); block b scores mix(mix(b + k0) xor mix(v + k1)) at node
 // v, and chooses, of the nodes that have room, the one with the highest score. In a
 // window of m samples, first all blocks in their shuffled order choose, a node

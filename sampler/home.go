@@ -11,7 +11,7 @@ type homeKeys struct {
 }
 
 func newHomeKeys(fingerprint string, nodes int) homeKeys {
-	h := newHash("headrace/home/1")
+	h := newHash("headrace/homes/1")
 	h.text(fingerprint)
 	sum := h.sum()
 	keys := homeKeys{block: binary.LittleEndian.Uint64(sum[:]), node: make([]uint64, nodes)}

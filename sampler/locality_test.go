@@ -133,22 +133,12 @@ func TestHomeReads(t *testing.T) {
 		window := c.block * int64(c.window)
 		s := Stream{N: 4 * window, Global: c.global, Shuffle: true, Block: c.block, Window: c.window, Nodes: c.nodes}
 		e := s.Epoch(0)
-		var home, all, touched, touchedBySlices float64
-		readers := map[[2]int64]bool{} // block, node
-		slicers := map[[2]int64]bool{}
-		steps := window / c.global // those of the first window
-		for step := range steps {
+		var home, all float64
+		for step := range window / c.global / 4 {
 			home += float64(e.HomeReads(step, c.nodes))
 			all += float64(c.global)
-			for i, v := range e.local.share(s.Span(step), c.nodes).node {
-				_, j, _ := e.local.blocks.locate(step*c.global + int64(i))
-				readers[[2]int64{j, int64(v)}] = true
-				slicers[[2]int64{j, int64(holder(int64(i), c.global, c.nodes))}] = true
-			}
 		}
-		blocks := float64(c.window)
-		touched, touchedBySlices = float64(len(readers))/blocks, float64(len(slicers))/blocks
-		t.Logf("K %d S %d nodes %d G %d: %.1f %% at home; nodes that read of a block: %.1f, by slices %.1f", c.window, c.block, c.nodes, c.global, 100*home/all, touched, touchedBySlices)
+		t.Logf("K %d S %d nodes %d G %d: %.1f %% at home", c.window, c.block, c.nodes, c.global, 100*home/all)
 		expected := 1 - 1/math.Sqrt(2*math.Pi*float64(c.global)/float64(c.nodes))
 		if got := home / all; math.Abs(got-c.home) > 0.004 || math.Abs(got-expected) > 0.004 {
 			t.Errorf("%+v: %.4f are read at home, want about %.4f", c, got, expected)
@@ -184,6 +174,25 @@ func BenchmarkAssign(b *testing.B) {
 				e.Positions(step, 3, c.nodes)
 				step++
 			}
+			slices, homes := readersOfABlock(e, c.nodes)
+			b.ReportMetric(slices, "nodes/block-by-slices")
+			b.ReportMetric(homes, "nodes/block")
 		})
 	}
+}
+
+// readersOfABlock is how many nodes read of a block of the first window, if ranks
+// read slices and as they do.
+func readersOfABlock(e *Epoch, nodes int) (slices, homes float64) {
+	bySlice, byHome := map[[2]int64]bool{}, map[[2]int64]bool{}
+	window := e.local.blocks.windowAt(0)
+	for step := range window.places.Stop / e.Global {
+		for i, v := range e.local.share(e.Span(step), nodes).node {
+			_, j, _ := e.local.blocks.locate(step*e.Global + int64(i))
+			byHome[[2]int64{j, int64(v)}] = true
+			bySlice[[2]int64{j, int64(holder(int64(i), e.Global, nodes))}] = true
+		}
+	}
+	blocks := float64(window.blocks.Len())
+	return float64(len(bySlice)) / blocks, float64(len(byHome)) / blocks
 }

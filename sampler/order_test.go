@@ -167,7 +167,6 @@ func zScore(counts []int) float64 {
 // every pair of neighbours. The key alone is random, and it is fixed: the test
 // cannot fail by chance.
 func TestUniformOverKeys(t *testing.T) {
-	const limit = 4
 	table := func(n int64) func(Key) func(int64) int64 {
 		return func(k Key) func(int64) int64 { return New(n, k).At }
 	}
@@ -193,6 +192,10 @@ func TestUniformOverKeys(t *testing.T) {
 		{"network", 1 << 20, 16, 15_000, network(1 << 20)},
 		{"network", 1<<40 + 1, 16, 15_000, network(1<<40 + 1)},
 	} {
+		limit := 4.0
+		if c.n <= 10 {
+			limit = 3 // where networks of fewer rounds, or on a power of two, fail by hundreds
+		}
 		const positions = 4
 		bin := func(i int64) int64 { return int64(float64(i) / float64(c.n) * float64(c.bins)) }
 		at := make([][]int, positions)

@@ -112,7 +112,7 @@ def block_order(sizes, window, key):
 
 def locality(sizes, window, key, fp, nodes, groups, batch):
     """The positions of each group in the batch (start, stop)."""
-    k0, k1 = struct.unpack("<2Q", hashlib.sha256(b"headrace/home/1\0" + text(fp)).digest()[:16])
+    k0, k1 = struct.unpack("<2Q", hashlib.sha256(b"headrace/homes/1\0" + text(fp)).digest()[:16])
 
     def choose(b, room):
         best = max((v for v in range(nodes) if room(v)), key=lambda v: (mix(mix(b + k0 & MASK) ^ mix(v + k1 & MASK)), -v), default=None)
