@@ -82,7 +82,8 @@ type shell struct {
 	console  [2]*lines
 	sockets  sockets
 	bindings []topology.Binding // by local rank, nil without
-	null     *os.File           // /dev/null, standard input of engines
+	counters counters
+	null     *os.File // /dev/null, standard input of engines
 
 	out     *outputs
 	pending *rendezvous.Round // waits for the engines
@@ -146,6 +147,11 @@ func (sh *shell) open(ctx context.Context) (closers []func() error, err error) {
 	if sh.engines, err = sh.companions(); err != nil {
 		return closers, err
 	}
+	served, err := sh.serveMetrics()
+	if err != nil {
+		return closers, err
+	}
+	closers = append(closers, served)
 	sh.console = [2]*lines{{file: s.Stdout}, {file: s.Stderr}}
 	if s.Stdout == s.Stderr {
 		sh.console[1] = sh.console[0]
@@ -396,6 +402,8 @@ func (sh *shell) spawn(r rendezvous.Round, err error) {
 			var f *rendezvous.Failure
 			if err == nil {
 				if sh.workers[local], err = sh.spawner.start(programs[local]); err == nil {
+					sh.counters.running.Add(1)
+					sh.counters.started.Add(1)
 					continue
 				}
 				f = unstarted(place{round: r, local: local}, sh.host, err)
@@ -411,6 +419,9 @@ func (sh *shell) spawn(r rendezvous.Round, err error) {
 // prepare makes the log folders, streams and environments of a round's workers.
 func (sh *shell) prepare(r rendezvous.Round) ([]program, error) {
 	sh.sockets.begin(r)
+	sh.counters.rounds.Add(1)
+	sh.counters.restarts.Store(int64(r.Restarts))
+	sh.counters.nodes.Store(int64(len(r.Nodes)))
 	sh.cgroup = newCgroup("/proc/self/mounts", "/proc/self/cgroup")
 	dir, err := sh.logs.attempt(r.Restarts, sh.spec.Workers)
 	if err != nil {
@@ -446,7 +457,12 @@ func (sh *shell) prepare(r rendezvous.Round) ([]program, error) {
 func (sh *shell) deathOf(p place) func(syscall.WaitStatus) {
 	return func(status syscall.WaitStatus) {
 		pid := sh.workers[p.local].pid
-		sh.box.put(event{kind: workerEnded, local: p.local, failure: failureOf(p, sh.host, pid, status, time.Now())})
+		f := failureOf(p, sh.host, pid, status, time.Now())
+		sh.counters.running.Add(-1)
+		if f != nil {
+			sh.counters.failed.Add(1)
+		}
+		sh.box.put(event{kind: workerEnded, local: p.local, failure: f})
 	}
 }
 
