@@ -24,6 +24,7 @@ type group struct {
 
 	coordinator *coordinator // on one node of the job
 	port        *Port        // held for the master, nil if it can't be here
+	door        *Port        // the endpoint's, where an elastic job's coordinator listens
 	link        *link
 	events      chan Event
 	documents   chan Document
@@ -81,7 +82,7 @@ func (g *group) abandon() error {
 			err = nil
 		}
 	}
-	return errors.Join(err, g.port.Close())
+	return errors.Join(err, g.port.Close(), g.door.Close())
 }
 
 // joined is a connection by which the node has joined, and what has been read of it.
@@ -99,8 +100,8 @@ func (g *group) connect(ctx context.Context) (*joined, error) {
 		return nil, err
 	}
 	undecided := !g.config.Static && (g.config.Host == nil || *g.config.Host)
-	said := ""
-	taken := time.Time{} // since when another node has had our rank
+	said, taken := "", ""
+	refused := time.Time{} // since when another node has had our rank
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		var conn *joined
 		var err error
@@ -109,12 +110,13 @@ func (g *group) connect(ctx context.Context) (*joined, error) {
 			if err == nil || !errors.Is(err, errInUse) || g.config.Static {
 				return conn, err
 			}
-			undecided = false // another node of this machine was faster
+			undecided = false // another node of this machine was faster, or another job
+			taken = "; " + errorText(err)
 		}
 		if conn, err = g.dialJob(ctx); err == nil {
 			return conn, nil
 		}
-		if !g.worthRetrying(err, &taken) {
+		if !g.worthRetrying(err, &refused) {
 			return nil, err
 		}
 		if text := errorText(err); text != said && ctx.Err() == nil {
@@ -122,7 +124,7 @@ func (g *group) connect(ctx context.Context) (*joined, error) {
 			g.config.Notice("waiting for the rendezvous: " + text)
 		}
 		if !sleep(ctx, pause) {
-			return nil, nd.Errorf(nd.ErrIO, "rendezvous: %s (tried for %v)", cmp.Or(said, errorText(err)), g.config.JoinTimeout)
+			return nil, nd.Errorf(nd.ErrIO, "rendezvous: %s (tried for %v)", cmp.Or(said, errorText(err))+taken, g.config.JoinTimeout)
 		}
 	}
 }
@@ -184,9 +186,19 @@ func (g *group) hostJob() (*joined, error) {
 	if loopback(g.host) {
 		bind = g.host
 	}
+	if !g.config.Static {
+		// Without its hold we could take the port that another job keeps for its master.
+		var err error
+		if g.door, err = g.config.network.hold(number); err != nil {
+			return nil, err
+		}
+	}
 	l, err := g.config.network.listen(bind, number)
+	if err != nil {
+		err = errors.Join(err, g.door.Close())
+	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, nd.Errorf(nd.ErrIO, "port %d is %w by %s: stop it, or name another endpoint", number, errInUse, portOwner("/proc", number))
+		return nil, nd.Errorf(nd.ErrIO, "port %d is %w by %s: stop it, or name another port", number, errInUse, portOwner("/proc", number))
 	}
 	if err != nil {
 		return nil, nd.Errorf(nd.ErrIO, "rendezvous at %s: %w", g.address, err)
@@ -402,7 +414,7 @@ func (g *group) Close() error {
 		defer timer.Stop()
 	}
 	g.running.Wait()
-	return errors.Join(err, g.port.Close())
+	return errors.Join(err, g.port.Close(), g.door.Close())
 }
 
 // probeLocked answers the coordinator's check of the master's address: dial it, or

@@ -101,7 +101,7 @@ func report(t *testing.T, g Group, o Outcome) {
 // wantEvent waits for a node's event.
 func wantEvent(t *testing.T, g Group, kind EventKind) Event {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
 	defer cancel()
 	select {
 	case e := <-g.Events():

@@ -21,6 +21,7 @@ type machine struct {
 	now     time.Duration // since the machine began
 	ticked  time.Duration // of the last tick
 	members []*seat       // by id
+	standby int           // members that are ready
 	last    memberID      // given out
 
 	number   int     // of the round that runs, or ran last; -1: none
@@ -39,6 +40,7 @@ type machine struct {
 	probing struct {
 		since     time.Duration
 		listening bool
+		left      int // nodes that have not answered
 	}
 	exitAt   time.Duration // when the exit barrier falls; 0: no node has succeeded
 	departed bool          // a node that succeeded is gone, and cannot be restarted
@@ -166,7 +168,10 @@ func (m *machine) ready(s *seat) {
 	if m.phase == running && s.inRound {
 		return // it has an event still to come, and will ask again
 	}
-	s.ready = true
+	if !s.ready {
+		s.ready = true
+		m.standby++
+	}
 	switch {
 	case m.phase == gathering:
 		m.tryClose()
@@ -185,24 +190,18 @@ func (m *machine) room() bool {
 // tryClose begins a round if all that it needs are there: no worker of the round
 // before is left, and there are enough nodes.
 func (m *machine) tryClose() {
-	n := 0
-	for _, s := range m.members {
-		if s.inRound && !s.ready {
-			return
-		}
-		if s.ready {
-			n++
-		}
-	}
 	job := &m.rules.job
-	if n < job.Min {
+	if m.standby < job.Min {
 		m.gather.minAt = -1
+		return
+	}
+	if slices.ContainsFunc(m.members, func(s *seat) bool { return s.inRound && !s.ready }) {
 		return
 	}
 	if m.gather.minAt < 0 {
 		m.gather.minAt = m.now
 	}
-	if n >= job.Max || !m.gather.wait || m.now >= m.gather.minAt+m.rules.lastCall {
+	if m.standby >= job.Max || !m.gather.wait || m.now >= m.gather.minAt+m.rules.lastCall {
 		m.propose()
 	}
 }
@@ -256,6 +255,7 @@ func (m *machine) begin() {
 	for _, s := range m.members {
 		s.inRound = false
 	}
+	m.standby -= len(m.proposed.Members)
 	for rank, id := range m.proposed.Members {
 		s := m.find(id)
 		s.inRound, s.ready, s.succeeded, s.rank = true, false, false, rank
@@ -267,7 +267,11 @@ func (m *machine) begin() {
 func (m *machine) outcome(s *seat, o *Outcome) {
 	current := m.phase == running && s.inRound && o.Round == m.number
 	switch {
-	case o.Kind == Signalled && m.phase == running && !s.inRound, o.Kind == Left:
+	case o.Kind == Signalled && m.phase == running && !s.inRound: // the job goes on without it
+		e := Event{Kind: Stop, Round: m.number, Signal: o.Signal, Reason: fmt.Sprintf("this node was stopped by signal %d", o.Signal)}
+		m.send([]memberID{s.id}, &message{Type: typeEvent, Event: &e})
+		m.lose(s, "it left")
+	case o.Kind == Left:
 		m.lose(s, "it left")
 	case o.Kind == Signalled:
 		m.stop(Event{Signal: o.Signal, Reason: fmt.Sprintf("%s was stopped by signal %d", s.name(), o.Signal)})
@@ -351,6 +355,9 @@ func (m *machine) end(e Event) {
 // lose takes the loss of a node.
 func (m *machine) lose(s *seat, why string) {
 	m.members = slices.DeleteFunc(m.members, func(o *seat) bool { return o == s })
+	if s.ready {
+		m.standby--
+	}
 	if s.rank >= 0 {
 		m.left = append(m.left, vacancy{s.identity(), s.rank})
 		m.left = m.left[max(0, len(m.left)-m.rules.job.Max):]

@@ -1,6 +1,9 @@
 package rendezvous
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // The master's address is dialled by every node before a worker starts: a name
 // that resolves on its own host alone, or a firewall, is found here and not in a
@@ -10,7 +13,7 @@ import "fmt"
 func (m *machine) startProbe() {
 	m.phase = probing
 	m.attempt++
-	m.probing.since, m.probing.listening = m.now, false
+	m.probing.since, m.probing.listening, m.probing.left = m.now, false, len(m.proposed.Members)
 	for _, s := range m.members {
 		s.probed = false
 	}
@@ -42,11 +45,12 @@ func (m *machine) probed(s *seat, msg *message) {
 		m.stop(Event{Reason: fmt.Sprintf("%s cannot reach MASTER_ADDR, which is %s: %s", s.proposedName(m.proposed), master.proposedName(m.proposed), msg.Reason)})
 		return
 	}
+	if s.probed || !slices.Contains(m.proposed.Members, s.id) {
+		return
+	}
 	s.probed = true
-	for _, id := range m.proposed.Members {
-		if !m.find(id).probed {
-			return
-		}
+	if m.probing.left--; m.probing.left > 0 {
+		return
 	}
 	if m.room() {
 		m.phase, m.gather.wait = gathering, false
