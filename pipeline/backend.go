@@ -3,6 +3,7 @@ package pipeline
 // backend executes waves and owns the memory that they work in. It reports each
 // wave back once, from any goroutine, by inbox.putDone.
 type backend interface {
+	place
 	// divide shares the bytes of the config out, after the fields are laid out: it
 	// sets p.limits and p.capacity.
 	divide() error
@@ -10,6 +11,8 @@ type backend interface {
 	// backend itself needs. free gives it back, save for slots that are still held.
 	take() error
 	free() error
+	// mappings asks readers to map files by request; nil where nothing is mapped.
+	mappings(request func(*mapping)) *mappings
 	// start starts the backend's goroutines.
 	start()
 	// look takes a look at bytes that a reader has just brought, on its goroutine.
@@ -19,6 +22,22 @@ type backend interface {
 	submit(*wave)
 	// close stops the backend's goroutines after the waves in hand are done.
 	close()
+}
+
+// place is what can be done with a batch where the backend has left it, also after
+// the pipeline has closed.
+type place interface {
+	// ordinal is the GPU that batches lie on; false on the host.
+	ordinal() (int, bool)
+	// copyOut copies what lies at an offset of the slot to the host and waits.
+	copyOut(dst []byte, s *slot, offset int) error
+	// mark gives the event that a stream of a consumer has come to this point, nil
+	// where there are no streams.
+	mark(stream uintptr) (Event, error)
+	// drain waits for all work of this process on batches' device.
+	drain() error
+	// export lets other processes see the slot; false where that goes without it.
+	export(s *slot) (Exported, bool, error)
 }
 
 // capacity is what a backend wants of its waves.

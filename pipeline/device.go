@@ -195,35 +195,6 @@ func (d *device) mappings(request func(*mapping)) *mappings {
 	return &mappings{gpu: d.gpu, limit: limit, list: map[mappingKey]*mapping{}, retired: map[*mapping]int64{}, bound: mappingsLeast, request: request, counts: &d.p.counts}
 }
 
-// fetchBytes is the pinned memory through which batches are fetched.
-const fetchBytes = 1 * mib
-
-// fetch copies memory of the device to the host and waits.
-func (d *device) fetch(dst []byte, src cuda.Ptr) error {
-	d.fetching.Lock()
-	defer d.fetching.Unlock()
-	if d.bounce == nil {
-		return nd.Errorf(nd.ErrClosed, "the pipeline is closed")
-	}
-	e, err := d.events.take()
-	if err != nil {
-		return err
-	}
-	defer d.events.put(e)
-	for len(dst) > 0 {
-		part := d.bounce[:min(len(dst), len(d.bounce))]
-		var c cuda.Commands
-		c.Copy(d.fetches, cuda.Address(part), src, int64(len(part)))
-		c.Record(d.fetches, e.Event)
-		if err := errors.Join(d.gpu.Run(&c), e.Wait()); err != nil {
-			return err
-		}
-		src += cuda.Ptr(copy(dst, part))
-		dst = dst[len(part):]
-	}
-	return nil
-}
-
 // free gives back what waves need. What batches need stays until the last Release.
 func (d *device) free() error {
 	var errs []error

@@ -68,11 +68,6 @@ func (d *device) decide(w *wave) (tasks int32) {
 	return tasks
 }
 
-// encoded reports whether the chunk comes to the wave to be decoded.
-func (c *waveChunk) encoded() bool {
-	return c.source == fromSlab || c.source == fromMapped || c.source == fromCompressed
-}
-
 // decoderOf picks who decodes the chunk. fits says that the stage has room for the
 // bytes of the slab: otherwise all of these are the host's.
 func (d *device) decoderOf(c *waveChunk, fits, library bool) decoder {

@@ -96,6 +96,11 @@ type waveChunk struct {
 	stored int64 // offset of its bytes within the object's file
 }
 
+// encoded reports whether the chunk comes to the wave to be decoded.
+func (c *waveChunk) encoded() bool {
+	return c.source == fromSlab || c.source == fromMapped || c.source == fromCompressed
+}
+
 // job places the part of one chunk that one sample needs. Along each axis of the
 // array it copies n elements, from index src of the chunk on in steps of step
 // (1, -1 for a flip or a reflection, 0 to repeat), to index dst of the crop.
