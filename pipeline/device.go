@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"math"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +38,7 @@ type device struct {
 	events  *eventPool
 	frames  *frames // nil without a library
 
+	node     int // NUMA node next to the GPU, -1 where there is no choice
 	pinning  sync.WaitGroup
 	ring     *pinned // p.slabs
 	fetching sync.Mutex
@@ -81,6 +83,7 @@ func openDevice(p *Pipeline) (_ backend, err error) {
 	if d.gpu, err = driver.Open(ordinal); err != nil {
 		return nil, err
 	}
+	d.node = memoryNode(os.DirFS("/sys"), d.gpu.Info().BusID)
 	if err := d.loadKernels(); err != nil {
 		return nil, err
 	}
