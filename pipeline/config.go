@@ -135,8 +135,8 @@ type Config struct {
 	// local disk's queue busy, and a page-cache hit never waits. On a GPU, which takes
 	// more than four cores copy into the ring, as many as there are cores, at most 16.
 	Readers int
-	// Workers is the number of goroutines that decode and assemble on the host.
-	// Default: the cores this process may use (GOMAXPROCS).
+	// Workers is the number of goroutines that decode and assemble on the host; on a
+	// GPU they decode what has no kernel. Default: the cores this process may use (GOMAXPROCS).
 	Workers int
 	// Lookahead is the number of samples that are planned ahead of the one being
 	// decoded, at least BatchSize. Default 4 x BatchSize: the window in which a
@@ -147,8 +147,10 @@ type Config struct {
 	// or held by the consumer. Default 3: one held, one ready, one in the making.
 	Slots int
 
-	// HostBytes caps the host memory of the pipeline: slots, rings, caches and the
-	// workers' scratch. Default: what the other fields need, plus DecodedBytes.
+	// HostBytes caps the host memory of the pipeline: the ring, indexes and the workers'
+	// scratch, and what is not on a GPU: slots, the decoded cache, or else the pinned
+	// buffers beside it. Default: what the other fields need, plus DecodedBytes on the
+	// host, with a ring of at most 1 GiB on a GPU.
 	HostBytes int64
 	// DeviceBytes caps the memory that is taken of a GPU. Default: a quarter of what is
 	// free, at most 8 GiB, divided by Sharing.
@@ -167,8 +169,9 @@ type Config struct {
 	// 256 MiB where HostBytes is not given.
 	DecodedBytes int64
 
-	// BatchMemory is where batches lie: nil is memory of this process. One that
-	// others can map serves batches to them.
+	// BatchMemory is where batches lie on the host: nil is memory of this process. One
+	// that others can map serves batches to them. Of one that is a DeviceMemory a GPU
+	// uses what that adds.
 	BatchMemory Memory
 
 	// Driver is the path of libcuda; "" is the system's.
@@ -180,10 +183,11 @@ type Config struct {
 	// "" for mapped on a GPU and ring elsewhere. Direct and uring are for arrays that
 	// the pipeline opens; an ArrayRef.Store reads as it was made to.
 	Reader string
-	// Decoder picks a decoder of a GPU device: "" for our own.
+	// Decoder is who decodes zstd for a GPU: "" for the host, as all that has no kernel,
+	// "nvcomp" or "nvcomp=PATH" for that library.
 	Decoder string
 	Reuse   Reuse
-	// SMs caps the multiprocessors of a GPU that decoding may take; 0 is no cap.
+	// SMs caps the multiprocessors of a GPU that our kernels take at once; 0 is no cap.
 	SMs int
 	// NoVerify leaves the checksums of the formats unchecked. They are checked by
 	// default, on every device.
