@@ -12,6 +12,9 @@ import (
 	"github.com/headrace/headrace/nd"
 )
 
+// endless is longer than any job, and short enough to be added to a time.
+const endless = 10 * 365 * 24 * time.Hour
+
 const (
 	standardPort   = 29500 // torch's master port
 	rendezvousPort = 29400 // torchrun's default for c10d
@@ -25,6 +28,9 @@ func (s *Spec) enter(ctx context.Context, host string, notice func(string)) (ren
 	c := rendezvous.Config{
 		RunID: s.RunID, MaxRestarts: s.MaxRestarts, Node: s.node(host), NodeRank: s.NodeRank,
 		Static: s.Backend == "static", Min: s.MinNodes, Max: s.MaxNodes, ExitTimeout: s.ExitTimeout, Notice: notice,
+	}
+	if s.ExitTimeout == 0 {
+		c.ExitTimeout = endless
 	}
 	if s.alone() {
 		c.Endpoint = s.ownEndpoint()

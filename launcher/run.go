@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -48,7 +49,9 @@ const killBound = 15 * time.Second
 
 // Run starts the workers of one node and returns when all is over and nothing is
 // left. The error is one line that says why Result.Code is not 0. A context that
-// ends stops the job as SIGTERM does. Run takes over the signals of the process.
+// ends stops the job as SIGTERM does; with Spec.Adopt, where the process's own
+// signals do that, only one that has ended before Run. Run takes over the signals of
+// the process.
 func Run(ctx context.Context, spec Spec) (Result, error) {
 	if err := spec.Validate(); err != nil {
 		return Result{Code: 2}, err
@@ -104,6 +107,12 @@ type shell struct {
 func (sh *shell) run(ctx context.Context) (v verdict, err error) {
 	signals := sh.listen()
 	defer signal.Stop(signals)
+	if sh.spec.Adopt { // from here on the signals themselves come; before, only the context could tell
+		if ctx.Err() != nil {
+			sh.box.put(event{kind: signalCame, signal: signalOf(context.Cause(ctx))})
+		}
+		ctx = context.WithoutCancel(ctx)
+	}
 	if sh.command, err = sh.spec.command(); err != nil {
 		return v, err
 	}
@@ -174,6 +183,14 @@ func (sh *shell) announce() {
 	for _, line := range describeBindings(sh.bindings) {
 		sh.warn(line)
 	}
+}
+
+// signalOf is the signal that ended a context of signal.NotifyContext.
+func signalOf(cause error) syscall.Signal {
+	if strings.Contains(cause.Error(), os.Interrupt.String()) {
+		return syscall.SIGINT
+	}
+	return syscall.SIGTERM
 }
 
 // keepLogs says whether a temporary log tree has what the user may want.
