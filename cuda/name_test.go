@@ -1,6 +1,7 @@
 package cuda_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -29,7 +30,7 @@ func TestFind(t *testing.T) {
 	} {
 		_, err := driver.Find(name)
 		oneLine(t, err, kind)
-		if want := kind == nd.ErrDevice; cuda.IsName(name) != want {
+		if want := errors.Is(kind, nd.ErrDevice); cuda.IsName(name) != want {
 			t.Errorf("%q has the form of a name: %v", name, !want)
 		}
 	}
