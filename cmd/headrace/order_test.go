@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -196,5 +197,33 @@ func TestOrderMistakes(t *testing.T) {
 		{"order verify --n 4 --digest 00", "32 hex digits"},
 	} {
 		fails(t, 2, strings.Fields(c.args), c.word, "--help`")
+	}
+}
+
+// What docs/order.md shows is what the commands print.
+func TestOrderDocument(t *testing.T) {
+	text, err := os.ReadFile("../../docs/order.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for _, block := range fence.FindAllStringSubmatch(string(text), -1) {
+		if block[1] != "console" {
+			continue
+		}
+		for example := range strings.SplitSeq(block[2], "$ ") {
+			command, want, _ := strings.Cut(example, "\n")
+			if command == "" {
+				continue
+			}
+			args, ok := strings.CutPrefix(command, "headrace ")
+			if got := must(t, strings.Fields(args)...); !ok || got != want {
+				t.Errorf("%s prints\n%s\ndocs/order.md has\n%s", command, got, want)
+			}
+			ran++
+		}
+	}
+	if ran < 4 {
+		t.Errorf("%d examples", ran)
 	}
 }
