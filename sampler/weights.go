@@ -10,9 +10,9 @@ import (
 )
 
 // wholeWeights turns weights into integers in the same proportions, the largest
-// being 2^bits: what follows from them is then exact, and the same on every machine.
+// being 2^precision: what follows from them is then exact, and the same on every machine.
 // A weight above 0 stays above 0.
-func wholeWeights(what string, weights []float64, bits int) ([]uint64, error) {
+func wholeWeights(what string, weights []float64, precision int) ([]uint64, error) {
 	for i, w := range weights {
 		if !(w >= 0) || math.IsInf(w, 1) {
 			return nil, nd.Errorf(nd.ErrConfig, "%s: weight %d is %v, must be a number of at least 0", what, i, w)
@@ -24,7 +24,7 @@ func wholeWeights(what string, weights []float64, bits int) ([]uint64, error) {
 	}
 	whole := make([]uint64, len(weights))
 	for i, w := range weights {
-		whole[i] = uint64(math.RoundToEven(math.Ldexp(w/largest, bits)))
+		whole[i] = uint64(math.RoundToEven(math.Ldexp(w/largest, precision)))
 		if w > 0 {
 			whole[i] = max(1, whole[i])
 		}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -168,6 +170,25 @@ func TestOrderVerify(t *testing.T) {
 	}
 	must(t, append(args, "--digest", strings.ToUpper(whole.String()))...)
 	fails(t, 1, append(args, "--digest", digest.String()), "the plan gives "+whole.String(), "300000 samples")
+}
+
+// cancelOnWrite is a reader that has seen enough.
+type cancelOnWrite struct{ cancel context.CancelFunc }
+
+func (c cancelOnWrite) Write(p []byte) (int, error) {
+	c.cancel()
+	return len(p), nil
+}
+
+// An epoch that takes days to list or to verify ends at Ctrl-C.
+func TestOrderInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	for _, args := range []string{"order show --n 4000000000000000000 --global 2 --json", "order verify --n 4000000000000000000"} {
+		var stderr bytes.Buffer
+		if code := run(ctx, strings.Fields(args), cancelOnWrite{cancel}, &stderr); code != exitInterrupted || stderr.String() != "headrace: interrupted\n" {
+			t.Errorf("%s: exit %d %q", args, code, &stderr)
+		}
+	}
 }
 
 func TestOrderMistakes(t *testing.T) {
