@@ -156,7 +156,7 @@ test-gpu: ## everything that needs a GPU, from build/gpu; needs Python with pyte
 	$(PYTHON) tests/gpu/run.py
 
 test-oracle: .venv-oracle/wheel build ## the differential suite against zarr-python, numcodecs and tensorstore
-	.venv-oracle/bin/python -P -m pytest -q tests
+	.venv-oracle/bin/python -P -m pytest -q tests/oracle
 
 race: ## the Go tests under the race detector
 	$(GO) test -race ./...

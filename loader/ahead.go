@@ -21,6 +21,7 @@ type ahead struct {
 	source sampler.Source
 	id     rank.Identity
 	epoch  *sampler.Epoch
+	now    sampler.Source // the source in this epoch
 	next   sampler.Resume // what to push next
 
 	samples []sampler.Sample // of step next; kept while there is no room for them
@@ -31,7 +32,7 @@ type ahead struct {
 
 // restart makes a step the next to push.
 func (a *ahead) restart(to sampler.Resume) {
-	*a = ahead{source: a.source, id: a.id, epoch: to.Stream.Epoch(to.Epoch), next: to}
+	*a = ahead{source: a.source, id: a.id, epoch: to.Stream.Epoch(to.Epoch), now: sampler.InEpoch(a.source, to.Epoch), next: to}
 }
 
 // fill pushes batches until the pipeline's look-ahead is full.
@@ -111,7 +112,7 @@ func (a *ahead) batch() []sampler.Sample {
 	}
 	samples := make([]sampler.Sample, 0, rows)
 	for _, p := range positions {
-		samples = append(samples, a.source.Sample(order.At(p)))
+		samples = append(samples, a.now.Sample(order.At(p)))
 	}
 	if int64(len(samples)) == rows {
 		return samples
@@ -122,7 +123,7 @@ func (a *ahead) batch() []sampler.Sample {
 	if len(samples) > 0 {
 		padding.Crops = samples[0].Crops
 	} else {
-		padding.Crops = a.source.Sample(order.At(span.Start)).Crops
+		padding.Crops = a.now.Sample(order.At(span.Start)).Crops
 	}
 	for int64(len(samples)) < rows {
 		samples = append(samples, padding)

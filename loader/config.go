@@ -40,6 +40,10 @@ type Config struct {
 	// sampler.DefaultWindow where Block is given.
 	Block  int64
 	Window int
+	// Locality gives each node the samples of the same blocks in every epoch, as far as
+	// equal shares allow, so that what it has cached stays useful. It needs blocks, and
+	// the same number of ranks on every node. What a global batch holds is not changed.
+	Locality bool
 	// Replicas is the number of neighbouring ranks that get the same samples, as tensor
 	// parallel ranks need. Default 1.
 	Replicas int
@@ -85,13 +89,19 @@ func (c *Config) Validate() error {
 }
 
 // stream is the sequence of batches that the config describes for a world.
-func (c *Config) stream(source sampler.Source, world int) (sampler.Stream, error) {
+func (c *Config) stream(source sampler.Source, id rank.Identity) (sampler.Stream, error) {
+	world := id.World
 	s := sampler.Stream{
 		N: source.Len(), Global: c.Global, Seed: c.Seed, Fingerprint: source.Fingerprint(),
 		Shuffle: c.Shuffle, Tail: c.Tail, Replicas: c.Replicas,
 	}
 	if err := c.blocks(source, &s); err != nil {
 		return s, err
+	}
+	if c.Locality {
+		if s.Nodes = id.Nodes; world%s.Nodes != 0 || id.Node != id.Rank/(world/s.Nodes) {
+			return s, nd.Errorf(nd.ErrConfig, "Locality: rank %d of %d is on node %d of %d: each node must have as many ranks, in a row", id.Rank, world, id.Node, s.Nodes)
+		}
 	}
 	if err := s.CheckWorld(world); err != nil {
 		return s, err

@@ -53,7 +53,7 @@ func New(ctx context.Context, id rank.Identity, source sampler.Source, cfg Confi
 	if err := cfg.checkSource(source); err != nil {
 		return nil, err
 	}
-	stream, err := cfg.stream(source, id.World)
+	stream, err := cfg.stream(source, id)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ type loaderSpec struct {
 	Tail      string `json:"tail"`
 	Block     int64  `json:"block"`
 	Window    int    `json:"window"`
+	Locality  bool   `json:"locality"`
 	Replicas  int    `json:"replicas"`
 	Data      bool   `json:"data_digest"`
 	Name      string `json:"name"` // "" is the loader's number in the process
@@ -50,6 +51,8 @@ type loaderObject struct {
 	l     *loader.Loader
 	id    rank.Identity
 	where placed
+
+	source sampler.Source
 }
 
 func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
@@ -76,12 +79,12 @@ func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
 	l, err := loader.New(ctx, id, source.source, loader.Config{
 		Pipeline: p, BatchSize: r.Loader.BatchSize, Global: r.Loader.Global,
 		Seed: r.Loader.Seed, Shuffle: r.Loader.Shuffle, Tail: tail,
-		Block: r.Loader.Block, Window: r.Loader.Window, Replicas: r.Loader.Replicas, DataDigest: r.Loader.Data, Name: r.Loader.Name, NoCheck: r.Loader.NoCheck,
+		Block: r.Loader.Block, Window: r.Loader.Window, Locality: r.Loader.Locality, Replicas: r.Loader.Replicas, DataDigest: r.Loader.Data, Name: r.Loader.Name, NoCheck: r.Loader.NoCheck,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &loaderObject{l: l, id: id, where: r.placed}, nil
+	return &loaderObject{l: l, id: id, where: r.placed, source: source.source}, nil
 }
 
 func (o *loaderObject) close() error {
@@ -196,6 +199,15 @@ func qualityOf(q sampler.Quality) quality { return quality(q) }
 // prove answers what is asked to compare ranks and epochs.
 func (o *loaderObject) prove(method string, argument []byte) (any, error) {
 	switch method {
+	case "origin":
+		var ask struct {
+			Epoch int64   `json:"epoch"`
+			IDs   []int64 `json:"ids"`
+		}
+		if err := Parse(argument, &ask); err != nil {
+			return nil, err
+		}
+		return origins(o.source, ask.Epoch, ask.IDs), nil
 	case "quality":
 		return qualityOf(o.l.Stream().Quality()), nil
 	case "plan":

@@ -121,7 +121,8 @@ def say(text: str) -> None:
 
 def train(options: argparse.Namespace, run: Training) -> None:
     loader = run.loader
-    say(f"{loader.world_size} ranks on {loader.device}, {len(loader)} batches of {loader.global_batch_size}, plan {loader.plan_hash}")
+    size = f"{len(loader)} batches of {loader.global_batch_size}"
+    say(f"{loader.world_size} ranks on {loader.device}, {size}, plan {loader.plan_hash}")
     done = 0
     while loader.epoch < options.epochs:
         epoch, seen, begin = loader.epoch, list[int](), time.perf_counter()
@@ -150,7 +151,8 @@ def finish(run: Training, epoch: int, seen: list[int], seconds: float) -> None:
     whole = hr.merge_reports([*run.earlier, *gather(run.loader.report(epoch))])
     run.earlier = []
     expected = run.loader.expected(epoch)
-    say(f"epoch {epoch}: {len(everyone) / seconds:.0f} samples/s, {len(everyone)} samples here, no two alike: {len(everyone) == len(set(everyone))}")
+    once = len(everyone) == len(set(everyone))
+    say(f"epoch {epoch}: {len(everyone) / seconds:.0f} samples/s, {len(everyone)} samples here, no two alike: {once}")
     exact = (whole["count"], whole["digest"]) == (expected["count"], expected["digest"])
     say(f"epoch {epoch}: {whole['count']} of {whole['of']} samples, digest {whole['digest']}, exact: {exact}")
     if not exact:

@@ -13,6 +13,7 @@ from typing import Any
 
 import lightning as L
 import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
 from tiny import arguments, loader, loss_of, network, prove
 
 import headrace as hr
@@ -40,7 +41,6 @@ def trainer(options: Any, **more: Any) -> L.Trainer:
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
-        enable_checkpointing=False,
         default_root_dir=options.work,
         **more,
     )
@@ -50,14 +50,14 @@ def main() -> None:
     options = arguments(__doc__)
     checkpoint = options.work / "lightning.ckpt"
     with loader(options) as batches:
-        first = trainer(options, max_steps=4)
+        # In the middle of the epoch: at its end Lightning counts it as done.
+        save = ModelCheckpoint(options.work, "lightning", every_n_train_steps=4, enable_version_counter=False)
         module = Segmenter()
-        first.fit(module, batches)
-        first.save_checkpoint(checkpoint)
+        trainer(options, max_steps=4, callbacks=[save]).fit(module, batches)
         before, ids = batches.report(), module.ids
 
     with loader(options) as batches:
-        second = trainer(options, max_epochs=2)
+        second = trainer(options, max_epochs=2, enable_checkpointing=False)
         module = Segmenter()
         second.fit(module, batches, ckpt_path=checkpoint)
         reports: list[Any] = [None] * second.world_size

@@ -16,7 +16,9 @@ GLOBAL_BATCH = 12
 
 def arguments(description: str | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--data", type=Path, required=True, help="folder with image.zarr and labels.zarr: see examples/torchrun")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder with image.zarr and labels.zarr: see examples/torchrun"
+    )
     parser.add_argument("--work", type=Path, required=True, help="folder for checkpoints")
     parser.add_argument("--samples", type=int, default=100)
     return parser.parse_args()

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 import torchdata.nodes as tn
 from tiny import arguments, loader, prove
+from torch.utils.data import IterableDataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import headrace as hr
@@ -35,9 +36,25 @@ def node(batches: hr.Loader) -> Any:
     return tn.Loader(tn.Mapper(tn.IterableWrapper(batches), lambda batch: batch.to("cpu")))
 
 
+class Batches(IterableDataset[hr.Batch]):
+    """What StatefulDataLoader takes for a data set."""
+
+    def __init__(self, batches: hr.Loader) -> None:
+        self.batches = batches
+
+    def __iter__(self) -> Any:
+        return iter(self.batches)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.batches.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.batches.load_state_dict(state)
+
+
 def stateful(batches: hr.Loader) -> Any:
     """No worker processes: the engine's threads are the workers."""
-    return StatefulDataLoader(batches, batch_size=None, num_workers=0)  # pyright: ignore
+    return StatefulDataLoader(Batches(batches), batch_size=None, num_workers=0, collate_fn=lambda batch: batch.to("cpu"))
 
 
 def main() -> None:

@@ -56,7 +56,7 @@ from ._loader import Loader
 from ._pipeline import Pipeline
 from ._report import Report, merge_reports
 from ._sample import Sample
-from ._source import Crops, crop_list, grid_crops, random_crops
+from ._source import Crops, crop_list, grid_crops, mix, random_crops, weighted
 from ._tensor import Tensor
 from ._torch import TorchBatch
 from ._version import __version__
@@ -93,6 +93,8 @@ __all__ = [
     "crop_list",
     "grid_crops",
     "merge_reports",
+    "mix",
     "open",
     "random_crops",
+    "weighted",
 ]

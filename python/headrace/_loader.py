@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -56,6 +57,10 @@ class Loader(Engine):
         blocks. `window` alone takes the blocks of the source, which are the shards of
         `grid_crops(by_shard=True)`; `block` alone means a window of 256. `quality()` tells
         what that costs.
+    locality
+        Gives each node the samples of the same blocks in every epoch, as far as equal shares
+        allow, so that what it has cached stays useful; needs block or window. The global
+        batches stay the same.
     replicas
         Neighbouring ranks that get the same samples, as tensor or sequence parallel ranks
         need. The batch sizes are those of a world of one rank for each such group.
@@ -80,8 +85,9 @@ class Loader(Engine):
     options
         axes, pad, scale, on_error, lookahead, slots, host_bytes and so on: see Config.
 
-    Iteration ends with each epoch, and iterating again goes on with the next one; a
-    loop that was left early goes on where it stopped. A bad sample raises in place
+    Iteration ends with each epoch, and iterating again goes on with the next one, also for
+    a caller who counts batches and never asks for one too many; a loop that was left early
+    goes on where it stopped. A bad sample raises in place
     of its batch unless on_error says otherwise, and iteration can go on after that.
 
     Raises ConfigError (a ValueError) for settings that cannot work, NotFound,
@@ -108,6 +114,7 @@ class Loader(Engine):
         tail: str = "short",
         block: int | None = None,
         window: int | None = None,
+        locality: bool = False,
         replicas: int = 1,
         rank: int | None = None,
         world_size: int | None = None,
@@ -152,6 +159,7 @@ class Loader(Engine):
                 "tail": tail.lower(),
                 "block": 0 if block is None else count("block", block),
                 "window": 0 if window is None else count("window", window),
+                "locality": flag("locality", locality),
                 "replicas": count("replicas", replicas, 2**31 - 1),
                 "data_digest": flag("data_digest", data_digest),
                 "name": text("name", name),
@@ -165,6 +173,7 @@ class Loader(Engine):
         self._given = rank is not None
         self._unchecked = True
         self._last_epoch: int | None = None
+        self._end_is_due = False
         self.crops = crops
         self.config = dataclasses.replace(config, batch_size=self.batch_size)
         self.fields = names
@@ -183,6 +192,11 @@ class Loader(Engine):
 
     def __iter__(self) -> Loader:
         self._open_handle()
+        if self._end_is_due:
+            # The last batch was returned and its end was not asked for: who begins anew
+            # wants the next epoch, not an empty one.
+            with contextlib.suppress(StopIteration):
+                next(self)
         return self
 
     def __next__(self) -> Batch:
@@ -197,10 +211,12 @@ class Loader(Engine):
         starvation = Starvation(self.config.slots or DEFAULT_SLOTS, self._timeout)
         while (status := self._library.next(self._open_handle(), room, STEP_MS)) == AGAIN:
             starvation.check(self.stats()["batches_held"])
+        self._end_is_due = False
         if status == END:
             raise StopIteration
         batch = Batch(self._library, room, self.fields, self._padded)
         self._last_epoch = batch.epoch
+        self._end_is_due = batch.step == len(self) - 1
         return batch
 
     def __repr__(self) -> str:
@@ -260,6 +276,7 @@ class Loader(Engine):
         Raises ConfigError for an epoch outside [0, 2**63).
         """
         self._ask("set_epoch", integer("epoch", epoch, 0))
+        self._end_is_due = self._end_is_due and self._last_epoch == epoch
 
     def state_dict(self) -> dict[str, Any]:
         """The place after the batches that were returned so far: the same on all ranks, valid for any number of them."""
@@ -275,6 +292,7 @@ class Loader(Engine):
         load = {"state": _state(state), "accept_drift": flag("accept_drift", accept_drift)}
         self._about = self._ask("load_state", load)
         self._unchecked = True
+        self._end_is_due = False
 
     def redo(self, step: int) -> None:
         """Goes back to a step of the current epoch, one of the last 256: its batch and those after it come again.
@@ -283,6 +301,7 @@ class Loader(Engine):
         known any more: `load_state_dict` goes anywhere.
         """
         self._ask("redo", integer("step", step, 0))
+        self._end_is_due = self._end_is_due and step == len(self)
 
     def report(self, epoch: int | None = None) -> Report:
         """What was returned of an epoch: by default that of the last batch.
@@ -308,6 +327,14 @@ class Loader(Engine):
         if epoch is None:
             epoch = self.epoch if self._last_epoch is None else self._last_epoch
         return self._ask("expected", integer("epoch", epoch, 0))
+
+    def origin(self, batch: Batch) -> list[tuple[int, int]]:
+        """Where the samples of a batch are from: for `mix` the part and the place in it.
+
+        For `weighted` it is 0 and the place in the source, for others 0 and the id.
+        """
+        found = self._ask("origin", {"epoch": batch.epoch, "ids": batch.ids})
+        return [(part, index) for part, index in found]
 
     def quality(self) -> dict[str, Any]:
         """How well the loader shuffles: expectations for a global batch.

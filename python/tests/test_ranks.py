@@ -177,3 +177,18 @@ def test_an_agent_that_is_not_there_is_done_without(grid: hr.Crops, monkeypatch:
     monkeypatch.setenv("HEADRACE_AGENT", "/nowhere/agent")
     with pytest.warns(RuntimeWarning, match="/nowhere/agent"), hr.Loader(grid, batch_size=2) as loader:
         assert sum(len(b.ids) for b in loader) == 12
+
+
+def test_a_caller_who_counts_batches_gets_every_epoch(grid: hr.Crops) -> None:
+    """Lightning takes len(loader) batches and never sees the end of the epoch."""
+    with hr.Loader(grid, batch_size=5) as loader:
+        for epoch in range(3):
+            batches = iter(loader)
+            assert [next(batches).epoch for _ in range(len(loader))] == [epoch] * 3
+        state = loader.state_dict()
+        assert (state["epoch"], state["next_position"]) == (2, 12)
+        loader.set_epoch(2)  # the current one still
+        assert next(iter(loader)).epoch == 3
+        # A place that was loaded has its end still to come.
+        loader.load_state_dict(state)
+        assert not [b.epoch for b in loader] and next(loader).epoch == 3
