@@ -31,7 +31,8 @@ type Group interface {
 	Next(ctx context.Context) (Round, error)
 	// Report says how this node's workers of a round ended, or that this node was
 	// told to stop (Signalled, at any time, with whatever round). Reports of rounds
-	// that are over are dropped.
+	// that are over are dropped. It does not block: a report that is to be heard must
+	// come before Close, not beside it.
 	Report(ctx context.Context, outcome Outcome) error
 	// Events carries what the others' outcomes mean for this node. It is never
 	// closed.

@@ -94,6 +94,8 @@ func (s *script) line(t *testing.T, words []string) {
 		in.lost = rest
 	case "listening", "probed":
 		in.message = &message{Type: words[0], Attempt: s.machine.attempt, Reason: rest}
+	case "stale": // the answer to an earlier check
+		in.message = &message{Type: typeProbed, Attempt: s.machine.attempt - 1}
 	case "relay":
 		to, _ := strconv.Atoi(rest)
 		in.message = &message{Type: typeRelay, Relay: &relayed{Round: s.machine.number, To: to, Kind: "plan"}}

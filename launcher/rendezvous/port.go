@@ -30,8 +30,9 @@ const standardPort = 29500
 // It is held by a socket that is bound, with SO_REUSEADDR, and does not listen. On
 // Linux (port_test.go tries each of these):
 //
-//   - a socket with SO_REUSEADDR, as torch's store sets it (libuv does), can bind the
-//     port and listen, also while connections that were accepted at the port live on;
+//   - a socket with SO_REUSEADDR, as torch's store sets it (2.15's both, the libuv one
+//     and the older), can bind the port and listen, also while connections that were
+//     accepted at the port live on;
 //   - one without is refused, as is every further one once somebody listens;
 //   - the kernel gives the port to nobody who asks for any, neither by bind nor as
 //     the source of a connection.
