@@ -65,8 +65,7 @@ func (f *lineFeed) Read(p []byte) (int, error) {
 
 // csvError is the reader's error without its own count of lines.
 func csvError(err error) error {
-	var parse *csv.ParseError
-	if errors.As(err, &parse) {
+	if parse, ok := errors.AsType[*csv.ParseError](err); ok {
 		return nd.Errorf(nd.ErrCorrupt, "column %d: %w", parse.Column, parse.Err)
 	}
 	return nd.Errorf(nd.ErrCorrupt, "%w", err)

@@ -51,33 +51,31 @@ func (r *tableReader) parseJSON(line []byte) (row tableRow, err error) {
 	if _, ok := names["start"]; !ok {
 		return row, nd.Errorf(nd.ErrCorrupt, "start is missing")
 	}
+	return row, r.membersJSON(&row, names)
+}
+
+// membersJSON reads what is in a row besides its group.
+func (r *tableReader) membersJSON(row *tableRow, names map[string]json.RawMessage) error {
+	known := map[string]any{"start": &row.start, "flip": &row.flip, "weight": &row.weight}
 	var unknown []string
 	for name, value := range names {
-		var into any
-		switch name {
-		case "array":
-			continue
-		case "start":
-			into = &row.start
-		case "flip":
-			into = &row.flip
-		case "weight":
-			into = &row.weight
-		default:
+		into := known[name]
+		switch {
+		case name == "array":
+		case into == nil:
 			unknown = append(unknown, name)
-			continue
-		}
-		if bytes.Equal(value, []byte("null")) {
-			return row, nd.Errorf(nd.ErrCorrupt, "%s is null: leave it out", name)
-		}
-		if err := json.Unmarshal(value, into); err != nil {
-			return row, fmt.Errorf("%s: %w", name, err)
+		case bytes.Equal(value, []byte("null")):
+			return nd.Errorf(nd.ErrCorrupt, "%s is null: leave it out", name)
+		default:
+			if err := json.Unmarshal(value, into); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
 		}
 	}
 	if len(unknown) > 0 && !r.config.Extra {
-		return row, unknownNames(unknown)
+		return unknownNames(unknown)
 	}
-	return row, nil
+	return nil
 }
 
 // groupJSON reads the number of a group, or the name of its first array.

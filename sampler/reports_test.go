@@ -12,9 +12,9 @@ import (
 // The tests of this file are reports of users of other loaders. The comment has the
 // situation.
 
-// variants are a stream in all ways in which its samples may be ordered and shared
-// out; 24 ranks fit each.
-func variants(t *testing.T, n, global int64) []sampler.Stream {
+// variants are a stream with batches of 48 in all ways in which its samples may be
+// ordered and shared out; 24 ranks fit each.
+func variants(t *testing.T, n int64) []sampler.Stream {
 	t.Helper()
 	var sizes []int64
 	r := rand.New(rand.NewPCG(uint64(n), 1))
@@ -25,7 +25,7 @@ func variants(t *testing.T, n, global int64) []sampler.Stream {
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := sampler.Stream{N: n, Global: global, Seed: 3, Fingerprint: "f", Shuffle: true}
+	base := sampler.Stream{N: n, Global: 48, Seed: 3, Fingerprint: "f", Shuffle: true}
 	list := []sampler.Stream{base}
 	add := func(change func(*sampler.Stream)) {
 		s := base
@@ -65,7 +65,7 @@ func served(r sampler.Resume, world int) map[int64]int {
 // (ray 18352): every sample is served once, at any number of samples and ranks.
 func TestReportPaddedDuplicates(t *testing.T) {
 	for _, n := range []int64{1, 23, 63, 64, 65, 1000, 1024, 1500} {
-		for _, s := range variants(t, n, 48) {
+		for _, s := range variants(t, n) {
 			for _, world := range []int{4, 8, 12, 24} {
 				seen := served(sampler.Resume{Stream: s}, world)
 				if int64(len(seen)) != n {
@@ -87,7 +87,7 @@ func TestReportPaddedDuplicates(t *testing.T) {
 // another window (grain 1178). A state is a position of what was delivered: before
 // and after it every sample comes once, resumed anywhere, within a window too.
 func TestReportDuplicatesAfterResume(t *testing.T) {
-	for _, s := range variants(t, 1100, 48) {
+	for _, s := range variants(t, 1100) {
 		for _, stop := range []int64{0, 1, 7, s.Steps() - 1, s.Steps()} {
 			seen := map[int64]int{}
 			e := s.Epoch(2)
@@ -119,7 +119,7 @@ func TestReportDuplicatesAfterResume(t *testing.T) {
 // rank has a state of its own: the bytes are the same on all of them, and one is
 // enough for any number of ranks.
 func TestReportStateOfOneRankDropped(t *testing.T) {
-	for _, s := range variants(t, 1100, 48) {
+	for _, s := range variants(t, 1100) {
 		var first []byte
 		for rank := range 24 {
 			of := s // each rank makes its own stream
@@ -206,7 +206,7 @@ func TestReportIndexTwiceAbovePowersOfFour(t *testing.T) {
 // Seed and epoch were added, so that epoch 1 of seed 0 was epoch 0 of seed 1, and
 // two runs of an ensemble saw the same data a step apart.
 func TestReportSeedPlusEpoch(t *testing.T) {
-	for _, s := range variants(t, 1100, 48) {
+	for _, s := range variants(t, 1100) {
 		if !s.Shuffle {
 			continue
 		}

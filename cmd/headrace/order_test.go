@@ -183,6 +183,7 @@ func (c cancelOnWrite) Write(p []byte) (int, error) {
 // An epoch that takes days to list or to verify ends at Ctrl-C.
 func TestOrderInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	for _, args := range []string{"order show --n 4000000000000000000 --global 2 --json", "order verify --n 4000000000000000000"} {
 		var stderr bytes.Buffer
 		if code := run(ctx, strings.Fields(args), cancelOnWrite{cancel}, &stderr); code != exitInterrupted || stderr.String() != "headrace: interrupted\n" {
@@ -201,7 +202,7 @@ func TestOrderMistakes(t *testing.T) {
 		{"order show --n 4 --global 0", "Global is 0"},
 		{"order show --n 4 --global 2 --world 0", "0 ranks"},
 		{"order show --n 4 --global 2 --world 4 --replicas 3", "Replicas is 3"},
-		{"order show --n 4 --global 2 --rank 1", "a world of 1"},
+		{"order show --n 4 --global 2 --rank 1", "--rank is 1: the world has 1"},
 		{"order show --n 4 --global 2 --step 2", "--step is 2: the epoch has 2"},
 		{"order show --n 4 --global 2 --step -1", "--step is -1"},
 		{"order show --n 4 --global 2 --epoch -1", "--epoch is -1"},

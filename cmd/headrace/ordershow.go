@@ -34,33 +34,22 @@ line. With --quality it shows instead how well the order shuffles and what it re
 			if quality {
 				return a.showQuality(f.stream.Epoch(f.epoch), f.world)
 			}
-			given := cmd.Flags().Changed
-			if given("rank") && (rank < 0 || rank >= f.world) {
-				return usagef("--rank is %d: a world of %d has ranks 0 to %d", rank, f.world, f.world-1)
+			steps, ranks := nd.Span{Stop: f.stream.Steps()}, nd.Span{Stop: int64(f.world)}
+			if err := only(cmd, "step", step, &steps, "the epoch has %d"); err != nil {
+				return err
 			}
-			steps := nd.Span{Stop: f.stream.Steps()}
-			if given("step") {
-				if step < 0 || step >= steps.Stop {
-					return usagef("--step is %d: the epoch has %d", step, steps.Stop)
-				}
-				steps = nd.Span{Start: step, Stop: step + 1}
-			}
-			ranks := nd.Span{Stop: int64(f.world)}
-			if given("rank") {
-				ranks = nd.Span{Start: int64(rank), Stop: int64(rank) + 1}
+			if err := only(cmd, "rank", int64(rank), &ranks, "the world has %d"); err != nil {
+				return err
 			}
 			out := bufio.NewWriter(a.stdout)
 			defer func() { err = errors.Join(err, out.Flush()) }()
-			show := batchShow{out: out, epoch: f.stream.Epoch(f.epoch), world: f.world, ranks: ranks, whole: !given("rank")}
+			show := batchShow{out: out, epoch: f.stream.Epoch(f.epoch), world: f.world, ranks: ranks, whole: !cmd.Flags().Changed("rank")}
+			write := show.text
+			if a.json {
+				write = show.json
+			}
 			for step := steps.Start; step < steps.Stop; step++ {
-				if err := cmd.Context().Err(); err != nil {
-					return err
-				}
-				write := show.text
-				if a.json {
-					write = show.json
-				}
-				if err := write(step); err != nil {
+				if err := errors.Join(cmd.Context().Err(), write(step)); err != nil {
 					return err
 				}
 			}
@@ -73,6 +62,18 @@ line. With --quality it shows instead how well the order shuffles and what it re
 	cmd.Flags().BoolVar(&quality, "quality", false, "show figures of the shuffle instead of samples")
 	cmd.Flags().IntVar(&rank, "rank", 0, "show the part of one rank (default: all)")
 	return cmd
+}
+
+// only cuts a range down to the one that a flag names, if it was given.
+func only(cmd *cobra.Command, flag string, value int64, of *nd.Span, there string) error {
+	if !cmd.Flags().Changed(flag) {
+		return nil
+	}
+	if value < 0 || value >= of.Stop {
+		return usagef("--%s is %d: "+there+", counted from 0", flag, value, of.Stop)
+	}
+	*of = nd.Span{Start: value, Stop: value + 1}
+	return nil
 }
 
 // batchShow writes batches, whole or one rank's part.
