@@ -90,8 +90,9 @@ $(LINTER): tools/go.mod tools/go.sum
 
 NVCC_WHEELS := nvidia-cuda-nvcc==13.0.* nvidia-nvvm==13.0.* nvidia-cuda-crt==13.0.* nvidia-cuda-runtime==13.0.*
 
-kernels: build/kernels/nvrtc/ready ## compile cuda/kernels to the image that is committed
+kernels: build/kernels/nvrtc/ready ## compile cuda/kernels and the kernel of examples/gonative to the images that are committed
 	$(PYTHON) cuda/kernels/build.py image build/kernels/nvrtc
+	$(PYTHON) examples/gonative/compile.py build/kernels/nvrtc
 
 kernels-check: build/kernels/nvcc/ready ## registers and spills of the image; the source by nvcc, and by clang-19 if it is there
 	$(PYTHON) cuda/kernels/build.py check build/kernels/nvcc

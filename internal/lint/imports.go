@@ -47,7 +47,7 @@ var folders = map[string]row{
 
 	"cabi":     {ours: []string{"nd", "rank", "sampler", "zarr", "store", "pipeline", "loader", "companion/session", "coord", "agentapi"}, why: "cabi translates calls; what it can do, Go programs can do without it"},
 	"cmd":      {ours: []string{"*"}, others: []string{"github.com/spf13", "github.com/schollz/progressbar", "golang.org/x/term", "golang.org/x/sys"}, why: "flags and printing only"},
-	"examples": {ours: []string{"nd", "rank", "sampler", "store", "pipeline", "loader"}, why: "an example uses what a user has"},
+	"examples": {ours: []string{"nd", "rank", "sampler", "store", "cuda", "pipeline", "loader"}, why: "an example uses what a user has"},
 
 	"internal/scenario":   {ours: []string{"nd", "zarr", "codec", "sampler", "store", "pipeline"}, why: "scenarios describe data sets and runs; cmd runs them"},
 	"internal/dataset":    {ours: []string{"nd", "zarr", "codec", "internal/scenario", "internal/atomicfile"}, others: []string{"github.com/klauspost/compress", "github.com/DataDog/zstd"}, why: "dataset writes what a scenario describes"},
