@@ -109,6 +109,34 @@ func TestRelay(t *testing.T) {
 	}
 }
 
+// The plans of all ranks come to node 0 in one burst, faster than it takes them: none
+// is lost, and no link is.
+func TestRelayBurst(t *testing.T) {
+	const senders, each = 3, 3000
+	port := freePort(t)
+	groups := join(t, job(port, 4, 0), job(port, 4, 1), job(port, 4, 2), job(port, 4, 3))
+	next(t, groups...)
+	var all sync.WaitGroup
+	for _, g := range groups[1:] {
+		all.Go(func() {
+			for i := range each {
+				if err := g.Relay(t.Context(), 0, "plan", []byte(strconv.Itoa(i))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	var last [senders + 1]int
+	for range senders * each {
+		d := <-groups[0].Relayed()
+		if string(d.Doc) != strconv.Itoa(last[d.From]) {
+			t.Fatalf("document %s of node %d, want %d", d.Doc, d.From, last[d.From])
+		}
+		last[d.From]++
+	}
+}
+
 // A node that ends without a word is noticed at once, since the kernel says so. Its
 // job ends for the others, unless it is elastic and has a restart left.
 func TestNodeEnds(t *testing.T) {
@@ -248,7 +276,16 @@ func TestSingle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := done.Relay(t.Context(), 0, "plan", nil); !errors.Is(err, nd.ErrClosed) {
+		t.Errorf("a document before the round: %v", err)
+	}
 	next(t, done)
+	if err := errors.Join(done.Relay(t.Context(), 0, "plan", []byte("x")), done.Relay(t.Context(), Everyone, "verdict", nil)); err != nil {
+		t.Error(err)
+	}
+	if d := <-done.Relayed(); string(d.Doc) != "x" || d.From != 0 {
+		t.Errorf("document %+v", d)
+	}
 	report(t, done, Outcome{Kind: Succeeded})
 	wantEvent(t, done, Done)
 	if err := done.Close(); err != nil {
@@ -271,7 +308,8 @@ func TestChildNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := elastic(port, 2, 3, rank)
-	c.MaxRestarts, c.Heartbeat, c.NodeRank = 1, time.Second, rank
+	host := rank == 0 // else the process that is first to bind the endpoint
+	c.MaxRestarts, c.Heartbeat, c.NodeRank, c.Host = 1, time.Second, rank, &host
 	g := join(t, c)[0]
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(os.Stdout, format+"\n", args...) }
 	for {

@@ -42,7 +42,7 @@ type Group interface {
 	Relay(ctx context.Context, to int, kind string, doc []byte) error
 	// Relayed carries the documents that other nodes sent here. Those of former
 	// rounds are left out. Documents that nobody takes are dropped, newest first,
-	// once QueuedDocuments wait. It is never closed.
+	// once QueuedDocuments, or QueuedBytes of them, wait. It is never closed.
 	Relayed() <-chan Document
 	// Close leaves the job, and stops it where it cannot go on without this node.
 	// It waits, at most Config.CloseTimeout, until the others have heard of it.
@@ -51,9 +51,10 @@ type Group interface {
 
 // Limits of Relay.
 const (
-	MaxDocument     = 4 << 20 // bytes of one document
-	QueuedDocuments = 8192    // documents that wait for a receiver
-	Everyone        = -1      // Relay's "to" for all other nodes
+	MaxDocument     = 4 << 20   // bytes of one document
+	QueuedDocuments = 1 << 18   // documents that wait for a receiver: the plans of all ranks of a large job
+	QueuedBytes     = 256 << 20 // bytes of them
+	Everyone        = -1        // Relay's "to" for all other nodes
 )
 
 // Node is what one node tells the others about itself.

@@ -22,13 +22,11 @@ func Join(ctx context.Context, config Config) (Group, error) {
 	}
 	g := &group{
 		config: &config, address: config.Endpoint, key: config.key(),
-		events: make(chan Event, 1), documents: make(chan Document, QueuedDocuments), changed: make(chan struct{}, 1),
+		events: make(chan Event, 1), documents: make(chan Document), changed: make(chan struct{}, 1),
+		received: newQueue[Document](QueuedDocuments, QueuedBytes),
 	}
 	g.host, _, _ = splitEndpoint(config.Endpoint) // Validate has checked it
 	g.closing, g.close = context.WithCancel(context.Background())
-	if len(config.Key) == 0 && !loopback(g.host) && config.NodeRank <= 0 {
-		config.Notice("HEADRACE_KEY_FILE is not set: whoever reaches " + g.address + " and knows the run id can join this job")
-	}
 	conn, err := g.connect(ctx)
 	if err != nil {
 		return nil, errors.Join(err, g.abandon())
@@ -36,6 +34,7 @@ func Join(ctx context.Context, config Config) (Group, error) {
 	g.link = newLink(conn.Conn, &config)
 	g.mu.member = &member{id: conn.id, host: g.host, runID: config.RunID, endpoint: g.address}
 	g.running.Go(g.link.write)
+	g.running.Go(g.deliver)
 	g.running.Go(func() { g.read(conn) })
 	return g, nil
 }
@@ -173,6 +172,9 @@ func (g *group) hostJob() (*joined, error) {
 	if err != nil {
 		return nil, nd.Errorf(nd.ErrIO, "rendezvous at %s: %w", g.address, err)
 	}
+	if len(g.config.Key) == 0 && bind == "" {
+		g.config.Notice("HEADRACE_KEY_FILE is not set: whoever reaches " + g.address + " and knows the run id can join this job")
+	}
 	g.coordinator = newCoordinator(g.config, l)
 	return g.enter(g.coordinator.start())
 }
@@ -181,11 +183,9 @@ func (g *group) hostJob() (*joined, error) {
 func (g *group) dialJob(ctx context.Context) (*joined, error) {
 	conn, err := g.config.network.dial(ctx, g.address)
 	if err == nil {
-		if err = shake(conn, g.key, false, shakeTimeout); err == nil {
-			var j *joined
-			if j, err = g.enter(conn); err == nil {
-				return j, nil
-			}
+		var j *joined
+		if j, err = g.meet(ctx, conn); err == nil {
+			return j, nil
 		}
 		_ = conn.Close() // it failed already
 	}
@@ -193,6 +193,20 @@ func (g *group) dialJob(ctx context.Context) (*joined, error) {
 		return nil, err
 	}
 	return nil, nd.Errorf(nd.ErrIO, "%s%w", explain(err, g.host, g.address), silent{err})
+}
+
+// meet proves the key and joins, or ends with ctx.
+func (g *group) meet(ctx context.Context, conn net.Conn) (*joined, error) {
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // the reads and writes notice
+	defer stop()
+	if err := shake(conn, g.key, false, shakeTimeout); err != nil {
+		return nil, err
+	}
+	j, err := g.enter(conn)
+	if err == nil && !stop() {
+		return nil, ctx.Err()
+	}
+	return j, err
 }
 
 // silent carries a cause whose text has been told.

@@ -372,3 +372,60 @@ func play(m *machine, b *member, msg *message, state int) {
 	b.lost("x")
 	b.take()
 }
+
+// stream is a connection on which the peer's bytes are known beforehand.
+type stream struct {
+	net.Conn
+	io.Reader
+}
+
+func (s stream) Read(p []byte) (int, error)  { return s.Reader.Read(p) }
+func (s stream) Write(p []byte) (int, error) { return len(p), nil }
+func (s stream) SetDeadline(time.Time) error { return nil }
+
+// Whatever comes, nobody is taken for a peer who does not have the key: the
+// challenges are fresh, so that no recorded bytes are an answer.
+func FuzzHandshake(f *testing.F) {
+	framed := func(v any) []byte {
+		text, _ := frame(v)
+		return text
+	}
+	hello := framed(greeting{Protocol: protocol, Version: version, Nonce: make([]byte, nonceBytes)})
+	f.Add(append(hello, framed(proof{MAC: make([]byte, 32)})...))
+	f.Add(append(hello, framed(proof{Refused: "no"})...))
+	f.Add(hello)
+	f.Add([]byte("\x00\x00\x00\x04null"))
+	f.Fuzz(func(t *testing.T, bytes []byte) {
+		for _, server := range []bool{true, false} {
+			if err := shake(stream{Reader: strings.NewReader(string(bytes))}, []byte("key"), server, time.Minute); err == nil {
+				t.Fatalf("server %v: %q was taken", server, bytes)
+			}
+		}
+	})
+}
+
+// The end of a job does not wait for a node that is cut off longer than it takes to
+// notice that.
+func TestCloseBesideSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemnet()
+		groups := join(t, m.node(t, 2, 2, 0), m.node(t, 2, 2, 1))
+		next(t, groups...)
+		m.mu.Lock()
+		m.mute[1] = true
+		m.mu.Unlock()
+		report(t, groups[0], Outcome{Kind: Signalled, Signal: 15})
+		wantEvent(t, groups[0], Stop)
+		began := time.Now()
+		if err := groups[0].Close(); err != nil {
+			t.Error(err)
+		}
+		if d := time.Since(began); d > 20*time.Second {
+			t.Errorf("Close took %v", d)
+		}
+		wantEvent(t, groups[1], Stop)
+		m.mu.Lock()
+		m.mute[1] = false
+		m.mu.Unlock()
+	})
+}

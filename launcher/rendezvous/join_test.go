@@ -158,3 +158,53 @@ func TestElasticJob(t *testing.T) {
 		wantEvent(t, g, Done)
 	}
 }
+
+func TestQueue(t *testing.T) {
+	q := newQueue[int](3, 10)
+	push := func(item, size int, want bool) {
+		t.Helper()
+		if got := q.push(item, size); got != want {
+			t.Errorf("push %d of %d bytes: %v", item, size, got)
+		}
+	}
+	push(1, 100, true) // one item always has room: it was let in by another limit
+	push(2, 1, false)
+	<-q.ready
+	if got := q.take(); len(got) != 1 || got[0] != 1 {
+		t.Errorf("took %v", got)
+	}
+	push(3, 4, true)
+	push(4, 6, true)
+	push(5, 1, false)
+	q.take()
+	for i := range 4 {
+		push(i, 0, i < 3)
+	}
+}
+
+// Which node listens at an elastic job's endpoint is decided by addresses, not by
+// comparing names.
+func TestIsMine(t *testing.T) {
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts := map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true, "192.0.2.1": false, "2001:db8::1": false} // the last two are RFC 5737's and 3849's
+	for _, a := range own {
+		hosts[a.(*net.IPNet).IP.String()] = true
+	}
+	for host, want := range hosts {
+		if got, err := isMine(t.Context(), host); err != nil || got != want {
+			t.Errorf("%s: %v, %v", host, got, err)
+		}
+	}
+}
+
+// A node that cannot become the coordinator leaves nothing behind.
+func TestHostFails(t *testing.T) {
+	m := newMemnet()
+	c := m.node(t, 1, 1, 0)
+	c.network.listen = func(string, int) (net.Listener, error) { return nil, errors.New("no") }
+	_, err := Join(t.Context(), c)
+	wantText(t, err, "rendezvous at h0:29400: no")
+}

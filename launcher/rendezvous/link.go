@@ -6,14 +6,14 @@ import (
 	"io"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// Limits of what waits to be written to one peer. One that does not take it in time
-// is lost.
+// Limits of what waits to be written to one peer, and once more of what is being
+// written. A peer that falls behind further is lost. The largest burst is the plans of
+// all ranks on their way to node 0.
 const (
-	queuedMessages = 4096
+	queuedMessages = 1 << 18
 	queuedBytes    = 256 << 20
 )
 
@@ -23,25 +23,18 @@ type link struct {
 	conn    net.Conn
 	beat    time.Duration // a sign of life is sent that often
 	timeout time.Duration // for the peer to take a message
-	out     chan []byte
-	waiting atomic.Int64  // bytes
+	out     *queue[[]byte]
 	last    chan struct{} // closed by hangUp
 	once    sync.Once
 }
 
 func newLink(conn net.Conn, c *Config) *link {
-	return &link{conn: conn, beat: c.Heartbeat, timeout: c.lostAfter(), out: make(chan []byte, queuedMessages), last: make(chan struct{})}
+	return &link{conn: conn, beat: c.Heartbeat, timeout: c.lostAfter(), out: newQueue[[]byte](queuedMessages, queuedBytes), last: make(chan struct{})}
 }
 
 // send queues a frame, and never blocks.
 func (l *link) send(text []byte) {
-	if l.waiting.Add(int64(len(text))) > queuedBytes {
-		l.cut()
-		return
-	}
-	select {
-	case l.out <- text:
-	default:
+	if !l.out.push(text, len(text)) {
 		l.cut()
 	}
 }
@@ -63,29 +56,29 @@ func (l *link) write() {
 	defer beats.Stop()
 	for {
 		select {
-		case text := <-l.out:
-			l.waiting.Add(-int64(len(text)))
-			l.writeOne(text)
+		case <-l.out.ready:
+			l.writeAll(l.out.take())
 		case <-beats.C:
-			l.writeOne(alive)
+			l.writeAll([][]byte{alive})
 		case <-l.last:
-			for len(l.out) > 0 {
-				l.writeOne(<-l.out)
-			}
+			l.writeAll(l.out.take())
 			l.closeWrite()
 			return
 		}
 	}
 }
 
-// writeOne cuts the connection where a frame may have gone out in part.
-func (l *link) writeOne(text []byte) {
-	err := l.conn.SetWriteDeadline(time.Now().Add(l.timeout))
-	if err == nil {
-		_, err = l.conn.Write(text)
-	}
-	if err != nil {
-		l.cut()
+// writeAll cuts the connection where a frame may have gone out in part.
+func (l *link) writeAll(frames [][]byte) {
+	for _, text := range frames {
+		err := l.conn.SetWriteDeadline(time.Now().Add(l.timeout))
+		if err == nil {
+			_, err = l.conn.Write(text)
+		}
+		if err != nil {
+			l.cut()
+			return
+		}
 	}
 }
 

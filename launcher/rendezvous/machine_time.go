@@ -40,7 +40,7 @@ func (m *machine) listen() {
 		switch {
 		case paused:
 			s.heard = m.now
-		case !s.local && m.now-s.heard >= m.rules.lostAfter && m.phase != ended:
+		case !s.local && m.now-s.heard >= m.rules.lostAfter:
 			m.out = append(m.out, effect{kind: cut, to: []memberID{s.id}})
 			m.lose(s, fmt.Sprintf("no sign of life for %v", m.rules.lostAfter))
 		}

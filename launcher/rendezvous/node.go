@@ -23,7 +23,8 @@ type group struct {
 	link        *link
 	events      chan Event
 	documents   chan Document
-	changed     chan struct{} // Next should look again
+	received    *queue[Document] // on their way to documents
+	changed     chan struct{}    // Next should look again
 	closing     context.Context
 	close       context.CancelFunc
 	running     sync.WaitGroup
@@ -82,10 +83,8 @@ func (g *group) flushLocked() {
 		g.events <- *out.event // there is room: a round has one, and Next takes away what was left
 	}
 	if out.document != nil {
-		select {
-		case g.documents <- *out.document:
-		default:
-		}
+		// One that finds no room is dropped: to wait would keep events from the launcher.
+		g.received.push(*out.document, len(out.document.Doc))
 	}
 	if out.round != nil || out.event != nil || out.ended {
 		g.endProbeLocked()
@@ -124,6 +123,24 @@ func (g *group) Next(ctx context.Context) (Round, error) {
 		case <-ctx.Done():
 			return Round{}, ctx.Err()
 		case <-g.changed:
+		}
+	}
+}
+
+// deliver hands out the documents until Close.
+func (g *group) deliver() {
+	for {
+		select {
+		case <-g.received.ready:
+		case <-g.closing.Done():
+			return
+		}
+		for _, d := range g.received.take() {
+			select {
+			case g.documents <- d:
+			case <-g.closing.Done():
+				return
+			}
 		}
 	}
 }
