@@ -52,14 +52,19 @@ type Port struct {
 func HoldPort(port int) (*Port, error) {
 	switch port {
 	case DefaultPort:
-		if p, err := holdNumber(standardPort); err == nil {
-			return p, nil
-		}
-		return holdAny()
+		return holdOrAny(standardPort)
 	case AnyPort:
 		return holdAny()
 	}
 	return holdNumber(port)
+}
+
+// holdOrAny holds a port, or another where that one is taken.
+func holdOrAny(port int) (*Port, error) {
+	if p, err := holdNumber(port); err == nil {
+		return p, nil
+	}
+	return holdAny()
 }
 
 // holdAny holds a port of the kernel's choice. One that another job has claimed,
