@@ -441,7 +441,7 @@ while out and r == 1 and not os.path.exists(f"{out}/up-0-{att}-0"): time.sleep(0
 // checkSignal sends the signal once both workers are up and have their handlers.
 func checkSignal(t *testing.T, f *folders, c goldenCase) {
 	// The worker says hello before it sets its handlers; the copy says when it has.
-	f.changeWorker(t, "    t = time.time()\n", "    print('ready', flush=True); t = time.time()\n")
+	f.changeWorker(t, "    t = time.time()\n", "    os.write(1, b'ready\\n'); t = time.time()\n")
 	args := f.args(c.Args)
 	if c.Env["MODE"] == "sig_ignore" { // torchrun's fixed 30 s are a flag's default here
 		args = append([]string{"--shutdown-timeout", "1"}, args...)

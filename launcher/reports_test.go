@@ -151,8 +151,8 @@ func TestFailureReachesAllNodes(t *testing.T) {
 func TestLostNode(t *testing.T) {
 	port := freePort(t)
 	node := func() *job {
-		return start(t, nil, append([]string{"--nnodes", "1:2", "--max-restarts", "1", "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:" + port, "--rdzv-id", "j" + port,
-			"--rdzv-conf", "keep_alive_interval=1,last_call_timeout=1"}, workers(1, "pid", "wait")...)...)
+		flags := "--nnodes 1:2 --max-restarts 1 --rdzv-backend c10d --rdzv-id x --rdzv-conf keep_alive_interval=1,last_call_timeout=1 --rdzv-endpoint 127.0.0.1:" + port
+		return start(t, nil, append(strings.Fields(flags), workers(1, "pid", "wait")...)...)
 	}
 	first := node()
 	alone := first.pids(1)[0] // after the last call for others

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -308,12 +309,9 @@ func (w *world) check() {
 	if w.first == nil {
 		allowed = append(allowed, 0)
 	}
-	for _, code := range allowed {
-		if w.done.code == code {
-			return
-		}
+	if !slices.Contains(allowed, w.done.code) {
+		w.t.Errorf("exit code %d, want one of %v (%s)", w.done.code, allowed, w.done.text)
 	}
-	w.t.Errorf("exit code %d, want one of %v (%s)", w.done.code, allowed, w.done.text)
 }
 
 // The scripts must exist: an empty folder would pass.
