@@ -201,10 +201,12 @@ func (d *device) mappings(request func(*mapping)) *mappings {
 // free gives back what waves need. What batches need stays until the last Release.
 func (d *device) free() error {
 	var errs []error
+	stages := append(d.stages, d.mender)
+	errs = append(errs, d.drainStreams(stages))
 	if s := d.p.sched; s != nil {
 		errs = append(errs, s.mappings.close())
 	}
-	for _, s := range append(d.stages, d.mender) {
+	for _, s := range stages {
 		if s != nil {
 			errs = append(errs, s.free(d.gpu))
 		}
@@ -222,6 +224,27 @@ func (d *device) free() error {
 		errs = append(errs, d.p.slots.close())
 	} else {
 		errs = append(errs, d.freeLast())
+	}
+	return whole(errs)
+}
+
+// drainStreams waits for what a wave whose issue failed half-way has left on the
+// streams: its copies read memory that is about to go.
+func (d *device) drainStreams(stages []*stage) error {
+	streams := []*cuda.Stream{d.copies}
+	if d.frames != nil {
+		streams = append(streams, d.frames.stream)
+	}
+	for _, s := range stages {
+		if s != nil {
+			streams = append(streams, s.compute)
+		}
+	}
+	var errs []error
+	for _, s := range streams {
+		if s != nil {
+			errs = append(errs, s.Drain())
+		}
 	}
 	return whole(errs)
 }
