@@ -24,7 +24,7 @@ def merge_reports(reports: Iterable[Mapping[str, Any]]) -> Report:
     >>> part = empty | {"digest": "0" * 31 + "7", "data_digest": "0" * 32}
     >>> whole = merge_reports([part, part | {"digest": "f" * 32}])
     >>> whole["count"], whole["digest"]
-    (2, '00000000000000000000000000000006')
+    (2, 'ffffffffffffffff0000000000000006')
     """
     parts = [dict(r) for r in reports]
     if not parts:

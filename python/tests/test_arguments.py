@@ -29,7 +29,7 @@ from headrace import _errors
         ({"verify": "no"}, "verify is 'no', must be True or False"),
         ({"reader": 3}, "reader is 3, must be text"),
         ({"tail": 1}, "tail is 1: one of short, drop"),
-        ({"tail": "dorp"}, "tail is 'dorp': one of short, drop (did you mean 'drop'?)"),
+        ({"tail": "dorp"}, "tail is 'dorp': one of short, drop, mask (did you mean 'drop'?)"),
         ({"coord": None}, "coord is None: one of auto, off"),
         ({"batch_size": "2"}, "batch_size is '2', must be an integer"),
         ({"scale": 10**400}, "scale is 1000"),
