@@ -2,12 +2,15 @@ package loader_test
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/loader"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/pipeline"
@@ -295,5 +298,79 @@ func TestBlocks(t *testing.T) {
 	cfg.Window = 3
 	if _, err := loader.New(t.Context(), rank.Single(), grid(t, 50), cfg); !errors.Is(err, nd.ErrConfig) {
 		t.Errorf("blocks of a source without: %v", err)
+	}
+}
+
+// Ranks on several nodes share a batch by its blocks' homes: other positions than
+// slices, but each once, and the ranks agree that it is so.
+func TestLocality(t *testing.T) {
+	source, cfg := grid(t, 50), config(store.NewMemory(objects(50)))
+	cfg.BatchSize, cfg.Global, cfg.Block, cfg.Window, cfg.Locality, cfg.DataDigest = 0, 16, 2, 8, true, true
+	var parts []loader.Report
+	var plans []agentapi.Plan
+	var expected sampler.Digest
+	for r := range 4 {
+		id := rank.Identity{Rank: r, World: 4, LocalRank: r % 2, LocalWorld: 2, Node: r / 2, Nodes: 2}
+		l := open(t, id, source, cfg)
+		plans = append(plans, l.Plan())
+		epoch(t, l)
+		part, _ := l.Report(0)
+		parts, expected = append(parts, part), l.Expected(0)
+	}
+	whole, err := loader.Merge(parts...)
+	if err != nil || whole.Coverage != expected || whole.Data.Count != source.Len() {
+		t.Errorf("%+v %v, want %v", whole, err, expected)
+	}
+	if err := agentapi.Compare(plans); err != nil {
+		t.Error(err)
+	}
+	if !slices.ContainsFunc(plans, func(p agentapi.Plan) bool { return len(p.Own) > 1 }) {
+		t.Errorf("all ranks read slices: %+v", plans)
+	}
+	apart := rank.Identity{Rank: 1, World: 4, LocalWorld: 2, LocalRank: 1, Node: 1, Nodes: 2}
+	if _, err := loader.New(t.Context(), apart, source, cfg); !errors.Is(err, nd.ErrConfig) || !strings.Contains(err.Error(), "in a row") {
+		t.Errorf("ranks that are dealt out to the nodes in turn: %v", err)
+	}
+}
+
+// turns is a source that is another one in every epoch.
+type turns struct{ sampler.Source }
+
+func (s turns) InEpoch(number int64) sampler.Source { return shifted{s.Source, number} }
+
+type shifted struct {
+	sampler.Source
+	by int64
+}
+
+func (s shifted) Sample(i int64) sampler.Sample {
+	crops := s.Source.Sample((i + s.by) % s.Len()).Crops
+	return sampler.Sample{ID: i, Crops: crops}
+}
+
+// A source that changes from epoch to epoch is asked for the epoch that is pushed.
+func TestSourcePerEpoch(t *testing.T) {
+	cfg := config(store.NewMemory(objects(50)))
+	cfg.Shuffle = false
+	l := open(t, rank.Single(), turns{grid(t, 50)}, cfg)
+	for e := range int64(3) {
+		for step := range l.Len() {
+			b, err := l.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, s := range b.Samples() {
+				got := int64(binary.LittleEndian.Uint32(b.Tensor("x").Data[4*crop*i:]))
+				if want := 1000 + (s.ID+e)%48; got != want {
+					t.Errorf("epoch %d step %d: sample %d begins with %d, want %d", e, step, s.ID, got, want)
+				}
+			}
+			if err := b.Release(nil); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := l.Next(t.Context()); !errors.Is(err, io.EOF) {
+			t.Fatalf("the end of epoch %d: %v", e, err)
+		}
 	}
 }
