@@ -2,14 +2,12 @@ package loader
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"os"
 	"time"
 
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/nd"
-	"github.com/headrace/headrace/pipeline"
-	"github.com/headrace/headrace/sampler"
 )
 
 // statsEvery is the time between two reports of the numbers to the agent.
@@ -83,7 +81,7 @@ func (a *agent) run(ctx context.Context, l *Loader) {
 			if err != nil && a.client.SendStats(agentapi.Stats{}) != nil {
 				err = nil // no verdict: the launcher has gone
 			}
-			asked.verdict <- err
+			asked.verdict <- hinted(err)
 		case <-ctx.Done():
 			if a.stats {
 				_ = a.client.SendStats(l.numbers()) // the last ones, if anyone listens
@@ -91,6 +89,14 @@ func (a *agent) run(ctx context.Context, l *Loader) {
 			return
 		}
 	}
+}
+
+// hinted says what to do about plans that never came.
+func hinted(err error) error {
+	if e, ok := errors.AsType[*nd.Error](err); ok && errors.Is(err, nd.ErrIO) {
+		return nd.Errorf(nd.ErrIO, "%s; NoCheck is for a loader that not all ranks open", e.Detail)
+	}
+	return err
 }
 
 // check waits until all ranks' plans were compared, once. A context that ends loses
@@ -136,61 +142,4 @@ func (a *agent) close() error {
 	a.cancel()
 	<-a.done
 	return a.client.Close()
-}
-
-// Plan is what this rank is about to load: what all ranks must agree on, and its own
-// positions of the next batch. agentapi.Compare compares those of all ranks.
-func (l *Loader) Plan() agentapi.Plan { return l.plan(0) }
-
-// plan is the plan for the comparison of a number.
-func (l *Loader) plan(number int) agentapi.Plan {
-	at := l.place()
-	if at.Step >= at.Stream.Steps() { // only the end is left of the epoch
-		at = sampler.Resume{Stream: at.Stream, Epoch: at.Epoch + 1}
-	}
-	s, rest := at.Stream, at.Rest()
-	p := agentapi.Plan{
-		Check: l.name, Rank: l.id.Rank, World: l.id.World,
-		PlanHash: s.PlanHash(), Fingerprint: s.Fingerprint, N: s.N, Global: s.Global, Seed: s.Seed,
-		Epoch: at.Epoch, Tail: s.Tail.String(), Block: s.Block, Window: s.Window, Replicas: max(1, s.Replicas), Batch: rest,
-		Own: sampler.Spans(s.Epoch(at.Epoch).Part(rest, l.id.Rank, l.id.World)),
-	}
-	if number > 0 {
-		p.Check = fmt.Sprintf("%s, state %d", l.name, number)
-	}
-	return p
-}
-
-// numbers is the loader's Stats as the agent takes them.
-func (l *Loader) numbers() agentapi.Stats {
-	l.mu.Lock()
-	at, s := l.mu.at, l.mu.pipe.Stats()
-	var r Report
-	if n := len(l.mu.reports); n > 0 {
-		r = l.mu.reports[n-1]
-	}
-	total := l.mu.total
-	l.mu.Unlock()
-	return agentapi.Stats{
-		"epoch": float64(at.Epoch), "step": float64(at.Step), "steps": float64(at.Stream.Steps()),
-		"samples_total": float64(total.samples), "batches_total": float64(total.batches), "bytes_total": float64(total.bytes),
-		"epoch_delivered": float64(r.Delivered), "epoch_skipped": float64(r.Skipped), "epoch_filled": float64(r.Filled),
-		"samples_failed_total": float64(s.SamplesFailed),
-		"chunk_uses_total":     float64(s.ChunkUses), "chunks_decoded_total": float64(s.ChunksDecoded),
-		"chunks_reused_total": float64(s.ChunksReused), "chunks_missing_total": float64(s.ChunksMissing),
-		"read_bytes_total": float64(s.Read.Out), "decoded_bytes_total": float64(s.Decode.Out),
-		"next_wait_seconds_total": s.NextWait.Busy.Seconds(), "slot_wait_seconds_total": s.SlotWait.Busy.Seconds(),
-		"host_bytes": float64(s.HostBytes), "device_bytes": float64(s.DeviceBytes), "mapped_bytes": float64(s.MappedBytes),
-	}
-}
-
-// totals is what Next has returned since New, redone steps each time.
-type totals struct{ samples, batches, bytes int64 }
-
-func (t *totals) add(b *pipeline.Batch) {
-	t.samples += samplesOf(b)
-	t.batches++
-	for i := range b.Fields() {
-		t.bytes += b.Bytes(i)
-	}
 }

@@ -20,12 +20,17 @@ import (
 // launcher serves the ranks of one node, as a launcher does.
 func launcher(t *testing.T, world int) (*agentapi.Server, string) {
 	t.Helper()
+	return patient(t, world, 20*time.Second)
+}
+
+func patient(t *testing.T, world int, timeout time.Duration) (*agentapi.Server, string) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "agent")
 	l, err := agentapi.Listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := agentapi.Serve(l, agentapi.Options{RunID: "job", PlanTimeout: 20 * time.Second})
+	s := agentapi.Serve(l, agentapi.Options{RunID: "job", PlanTimeout: timeout})
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -164,6 +169,16 @@ func TestWaitingForPlans(t *testing.T) {
 	shut(t, alone)
 	if err := <-failed; !errors.Is(err, nd.ErrClosed) {
 		t.Errorf("Next of a loader that was closed: %v", err)
+	}
+}
+
+// A loader that one rank alone opens names the ranks that are missing, and the way out.
+func TestPlansThatNeverCome(t *testing.T) {
+	_, path := patient(t, 3, 10*time.Millisecond)
+	l := open(t, member(1, 3, path), grid(t, 50), config(store.NewMemory(objects(50))))
+	_, err := l.Next(t.Context())
+	if !errors.Is(err, nd.ErrIO) || !strings.Contains(err.Error(), "ranks 0, 2") || !strings.Contains(err.Error(), "NoCheck") {
+		t.Errorf("got %v", err)
 	}
 }
 

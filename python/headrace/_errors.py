@@ -136,6 +136,7 @@ _COMPOUND = {
     "DeviceBytes": "device_bytes",
     "HostBytes": "host_bytes",
     "MappedBytes": "mapped_bytes",
+    "NoCheck": 'check="off"',
     "OnError": "on_error",
     "PadValue": "pad_value",
 }
