@@ -82,6 +82,9 @@ func (sh *shell) startEngines(then func(error)) {
 		var pipes []*os.File
 		var failed error
 		for _, e := range sh.engines {
+			if e.process != nil {
+				continue
+			}
 			pipe, err := sh.startEngine(e)
 			if err != nil {
 				failed = err
@@ -90,9 +93,9 @@ func (sh *shell) startEngines(then func(error)) {
 			pipes = append(pipes, pipe)
 		}
 		sh.talks.Go(func() {
-			for local, pipe := range pipes {
+			for _, pipe := range pipes {
 				if err := ready(pipe); err != nil && failed == nil {
-					failed = nd.Errorf(nd.ErrIO, "the engine of local rank %d did not start: %w", local, err)
+					failed = nd.Errorf(nd.ErrIO, "an engine of --companion did not start: %w", err)
 				}
 			}
 			then(failed)

@@ -109,6 +109,8 @@ func act(what, arg string, caught chan os.Signal) {
 		}
 	case "now": // the clock that all processes of a host share
 		_, _ = fmt.Fprintf(os.Stdout, "now %s %d\n", rank, monotonic())
+	case "plan": // plan=SEED: compare plans with the other ranks
+		checkPlan(arg)
 	case "touch":
 		_ = os.WriteFile(arg, nil, 0o644)
 	case "catch": // catch=N,N: these are told, and do not kill

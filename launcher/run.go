@@ -381,10 +381,11 @@ func (sh *shell) warmUp(r rendezvous.Round) {
 		sh.spawn(r, nil)
 		return
 	}
-	sh.warm, sh.pending = true, &r
+	sh.pending = &r
 	sh.out = &outputs{}
 	sh.startEngines(func(err error) {
 		sh.box.put(event{kind: called, call: func() {
+			sh.warm = err == nil
 			if sh.pending != nil {
 				sh.pending = nil
 				sh.spawn(r, err)

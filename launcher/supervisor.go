@@ -3,6 +3,7 @@ package launcher
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -266,18 +267,18 @@ func (s *supervisor) clear() []effect {
 }
 
 // swept is the end of the round on this node: nothing of it is left.
-func (s *supervisor) swept(stuck []int) (out []effect) {
+func (s *supervisor) swept(stuck []int) []effect {
 	if s.phase != sweeping {
 		return nil
 	}
 	s.phase, s.stuck, s.left = waiting, stuck, 0
-	if len(s.failures) == 0 && s.told == nil && s.signal == 0 {
-		out = s.report(rendezvous.Outcome{Kind: rendezvous.Succeeded})
+	if s.told != nil || s.signal != 0 {
+		return s.conclude()
 	}
-	if s.told != nil || s.signal != 0 || len(stuck) > 0 {
-		out = append(out, s.conclude()...)
+	if len(s.failures) == 0 {
+		return s.report(rendezvous.Outcome{Kind: rendezvous.Succeeded})
 	}
-	return out
+	return nil
 }
 
 // report tells the group of this round's outcome, once.
@@ -294,8 +295,7 @@ func (s *supervisor) report(o rendezvous.Outcome) []effect {
 func (s *supervisor) conclude() []effect {
 	v := verdict{failures: s.failures, stuck: s.stuck}
 	switch {
-	case s.told != nil && s.told.Kind == rendezvous.Done && len(s.stuck) == 0:
-		return s.end(v)
+	case s.told != nil && s.told.Kind == rendezvous.Done:
 	case s.told != nil && s.told.Kind == rendezvous.Stop && s.told.Signal == 0 && (s.told.Cause != nil || s.signal == 0):
 		if s.told.Cause != nil { // else what failed here was told to end
 			v.root = s.rootCause(s.told)
@@ -313,7 +313,7 @@ func (s *supervisor) conclude() []effect {
 		return []effect{{kind: join}}
 	}
 	if len(s.stuck) > 0 {
-		v.text = fmt.Sprintf("%s; SIGKILL did not end pids %v, which wait in the kernel: this host needs a look", v.text, s.stuck)
+		v.text = strings.TrimPrefix(fmt.Sprintf("%s; SIGKILL did not end pids %v, which wait in the kernel: this host needs a look", v.text, s.stuck), "; ")
 	}
 	return s.end(v)
 }
