@@ -123,7 +123,7 @@ func (s *Spec) detect(seen map[string]bool, lookup Lookup) error {
 	if err != nil {
 		return fmt.Errorf("this node's place in the job: %w", err)
 	}
-	if place.Nodes <= 1 {
+	if place.Nodes == 1 || place.Nodes == 0 && (source == rank.Alone || !seen["nnodes"]) {
 		return nil
 	}
 	s.Place = source
@@ -135,6 +135,9 @@ func (s *Spec) detect(seen map[string]bool, lookup Lookup) error {
 	}
 	if !seen["master-addr"] && place.Head != "" {
 		s.MasterAddr = place.Head
+	}
+	if s.Backend == "c10d" && s.Endpoint == "" {
+		s.Endpoint = place.Head
 	}
 	if !seen["rdzv-id"] && place.JobID != "" {
 		s.RunID = place.JobID

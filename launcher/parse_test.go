@@ -266,6 +266,10 @@ func TestSchedulersPlace(t *testing.T) {
 	if s.MaxNodes != 4 || s.NodeRank != 1 || s.MasterAddr != "h" || s.RunID != "x" {
 		t.Errorf("with flags: %+v", s)
 	}
+	index := environ{"JOB_COMPLETION_INDEX": "2", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+	if s = parsed(t, index, "--nnodes", "3", "--rdzv-backend", "c10d", "--rdzv-endpoint", "h", "s"); s.NodeRank != 2 {
+		t.Errorf("an indexed job's pod: %+v", s)
+	}
 	kubeflow := environ{"PET_NNODES": "2", "PET_NPROC_PER_NODE": "4", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "job-master-0", "PET_MASTER_PORT": "23456", "RANK": "1", "WORLD_SIZE": "2"}
 	s = parsed(t, kubeflow, "s")
 	if s.MaxNodes != 2 || s.Workers != 4 || s.NodeRank != 1 || s.MasterAddr != "job-master-0" || s.MasterPort != 23456 {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -109,6 +110,8 @@ func act(what, arg string, caught chan os.Signal) {
 		}
 	case "now": // the clock that all processes of a host share
 		_, _ = fmt.Fprintf(os.Stdout, "now %s %d\n", rank, monotonic())
+	case "store": // rank 0 listens at MASTER_PORT as torch's store does, the others connect
+		meetAtStore(rank)
 	case "plan": // plan=SEED: compare plans with the other ranks
 		checkPlan(arg)
 	case "touch":
@@ -142,6 +145,33 @@ func act(what, arg string, caught chan os.Signal) {
 		}
 	default:
 		panic("no such word: " + what)
+	}
+}
+
+func meetAtStore(rank string) {
+	world, _ := strconv.Atoi(os.Getenv("WORLD_SIZE"))
+	address := net.JoinHostPort(os.Getenv("MASTER_ADDR"), os.Getenv("MASTER_PORT"))
+	if rank != "0" {
+		for {
+			conn, err := net.Dial("tcp", address)
+			if err == nil {
+				_, _ = io.Copy(os.Stdout, conn)
+				return
+			}
+			time.Sleep(5 * time.Millisecond) // rank 0 is not there yet
+		}
+	}
+	l, err := net.Listen("tcp", ":"+os.Getenv("MASTER_PORT"))
+	if err != nil {
+		panic(err)
+	}
+	for range world - 1 {
+		conn, err := l.Accept()
+		if err != nil {
+			panic(err)
+		}
+		_, _ = conn.Write([]byte("met\n"))
+		_ = conn.Close()
 	}
 }
 
