@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -41,7 +42,7 @@ def environment() -> dict[str, str]:
 
 @pytest.fixture
 def run() -> Run:
-    """Runs a job and gives what it printed; one that hangs is killed with all its processes."""
+    """Runs a job and gives what it printed; one that hangs is ended with all its processes."""
 
     def job(launcher: str, *arguments: str | Path, ranks: int = 2, seconds: int = 180, fails: bool = False) -> str:
         command = [*LAUNCHERS[launcher], f"--nproc-per-node={ranks}", *map(str, arguments)]
@@ -51,7 +52,11 @@ def run() -> Run:
         try:
             out, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            process.terminate()  # workers have sessions of their own: launchers end them
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=60)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             out, _ = process.communicate()
             pytest.fail(f"{' '.join(command)} took more than {seconds} s:\n{out}")
         if (process.returncode != 0) != fails:
