@@ -405,3 +405,17 @@ func TestLauncherKilled(t *testing.T) {
 		gone(t, pid)
 	}
 }
+
+// The signals of Go's runtime, and of pipes, are nobody's message: they reach no
+// worker and end nothing.
+func TestRuntimeSignals(t *testing.T) {
+	j := start(t, nil, workers(1, "catch=10,13,17,23", "say=up", "told", "exit=0")...)
+	j.line()
+	for _, n := range []syscall.Signal{syscall.SIGURG, syscall.SIGCHLD, syscall.SIGPIPE} {
+		j.send(n)
+	}
+	j.send(syscall.SIGUSR1) // comes after them
+	if code, out, stderr := j.wait(); code != 0 || out != "told 0 10\n" {
+		t.Errorf("exit %d, %q\n%s", code, out, stderr)
+	}
+}

@@ -9,9 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -117,19 +115,17 @@ func (sh *shell) run(ctx context.Context) (v verdict, err error) {
 		return v, err
 	}
 	closers, err := sh.open(ctx)
-	defer func() {
-		for _, c := range slices.Backward(closers) {
-			err = errors.Join(err, c())
-		}
-		err = errors.Join(err, sh.logs.remove(sh.keepLogs(v)))
-	}()
-	if err != nil {
-		return v, err
+	if err == nil {
+		sh.announce()
+		v = sh.supervise(ctx, signals)
+		own, _ := sh.spec.lookup("TORCHELASTIC_ERROR_FILE")
+		closers = append(closers, func() error { return copyError(own, v.root, v.code) })
 	}
-	sh.announce()
-	v = sh.supervise(ctx, signals)
-	own, _ := sh.spec.lookup("TORCHELASTIC_ERROR_FILE")
-	return v, copyError(own, v.root, v.code)
+	for _, c := range slices.Backward(closers) {
+		sh.warnOf(c()) // the job is over, and how it ended does not change
+	}
+	sh.warnOf(sh.logs.remove(sh.keepLogs(v)))
+	return v, err
 }
 
 // open makes what a job needs on this node besides its group. What was made is
@@ -185,14 +181,6 @@ func (sh *shell) announce() {
 	}
 }
 
-// signalOf is the signal that ended a context of signal.NotifyContext.
-func signalOf(cause error) syscall.Signal {
-	if strings.Contains(cause.Error(), os.Interrupt.String()) {
-		return syscall.SIGINT
-	}
-	return syscall.SIGTERM
-}
-
 // keepLogs says whether a temporary log tree has what the user may want.
 func (sh *shell) keepLogs(v verdict) bool {
 	s := sh.spec
@@ -200,27 +188,15 @@ func (sh *shell) keepLogs(v verdict) bool {
 	return written || slices.ContainsFunc(v.failures, func(f rendezvous.Failure) bool { return f.ErrorFile != "" })
 }
 
-// listen catches the signals that stop the job and those that are passed on.
-// SIGPIPE is caught to be ignored: a console that nobody reads must not end the
-// launcher, and a plain ignore would be inherited by the workers. SIGHUP stays
-// ignored under nohup.
-func (sh *shell) listen() chan os.Signal {
-	signals := make(chan os.Signal, 64)
-	for _, n := range slices.Concat(sh.spec.Signals, forwarded(), conventional()) {
-		if n != syscall.SIGHUP || !signal.Ignored(n) {
-			signal.Notify(signals, n)
-		}
-	}
-	signal.Notify(signals, syscall.SIGPIPE)
-	if sh.spec.Adopt {
-		signal.Notify(signals, syscall.SIGCHLD)
-	}
-	return signals
-}
-
 func (sh *shell) warn(text string) {
 	if sh.spec.PrintWarning != nil {
 		sh.spec.PrintWarning(text)
+	}
+}
+
+func (sh *shell) warnOf(err error) {
+	if err != nil {
+		sh.warn(err.Error())
 	}
 }
 
@@ -266,54 +242,6 @@ func (sh *shell) supervise(ctx context.Context, signals chan os.Signal) verdict 
 	return v
 }
 
-// feed starts what turns signals into events.
-func (sh *shell) feed(ctx context.Context, signals chan os.Signal) {
-	sh.talks.Go(func() {
-		ended := ctx.Done()
-		for {
-			select {
-			case n := <-signals:
-				if n, ok := n.(syscall.Signal); ok {
-					sh.signalled(n)
-				}
-			case <-ended:
-				sh.box.put(event{kind: contextEnded})
-				ended = nil
-			case <-sh.stop:
-				return
-			}
-		}
-	})
-}
-
-// hear starts what turns the group's words into events.
-func (sh *shell) hear(g rendezvous.Group) {
-	sh.talks.Go(func() {
-		for {
-			select {
-			case e := <-g.Events():
-				sh.box.put(event{kind: groupSpoke, group: e})
-			case d := <-g.Relayed():
-				if sh.sockets.server != nil {
-					sh.relayed(d)
-				}
-			case <-sh.stop:
-				return
-			}
-		}
-	})
-}
-
-func (sh *shell) signalled(n syscall.Signal) {
-	switch n {
-	case syscall.SIGPIPE:
-	case syscall.SIGCHLD:
-		sh.spawner.later(sh.spawner.reapAdopted)
-	default:
-		sh.box.put(event{kind: signalCame, signal: n})
-	}
-}
-
 // carry does what the supervisor wants, in order.
 func (sh *shell) carry(ctx context.Context, effects []effect) (v verdict, done bool) {
 	for _, e := range effects {
@@ -322,9 +250,11 @@ func (sh *shell) carry(ctx context.Context, effects []effect) (v verdict, done b
 			sh.talks.Go(func() { sh.box.put(sh.next(ctx)) })
 		case spawn:
 			sh.warmUp(e.round)
-		case tell, pass:
+		case tell:
 			sh.callOff()
-			sh.spawner.later(func() { sh.signalWorkers(e.signal, e.kind == tell) })
+			sh.spawner.later(func() { sh.signalWorkers(e.signal, true) })
+		case pass:
+			sh.spawner.later(func() { sh.signalWorkers(e.signal, false) })
 		case kill:
 			sh.spawner.later(sh.killWorkers)
 		case startTimer:
@@ -373,201 +303,4 @@ func (sh *shell) startTimer(number int, after time.Duration) {
 		sh.timer.Stop()
 	}
 	sh.timer = time.AfterFunc(after, func() { sh.box.put(event{kind: timerFired, timer: number}) })
-}
-
-// warmUp starts the engines before the first workers, and then the workers.
-func (sh *shell) warmUp(r rendezvous.Round) {
-	if sh.warm || len(sh.engines) == 0 {
-		sh.spawn(r, nil)
-		return
-	}
-	sh.pending = &r
-	sh.out = &outputs{}
-	sh.startEngines(func(err error) {
-		sh.box.put(event{kind: called, call: func() {
-			sh.warm = err == nil
-			if sh.pending != nil {
-				sh.pending = nil
-				sh.spawn(r, err)
-			}
-		}})
-	})
-}
-
-// callOff ends the wait for the engines: workers that were not started have ended.
-func (sh *shell) callOff() {
-	if sh.pending == nil {
-		return
-	}
-	sh.pending = nil
-	for local := range sh.spec.Workers {
-		sh.box.put(event{kind: workerEnded, local: local})
-	}
-}
-
-// spawn starts the workers of a round. One that cannot be started is a failure like
-// any other, and those after it are not started.
-func (sh *shell) spawn(r rendezvous.Round, err error) {
-	var programs []program
-	sh.out = &outputs{}
-	if err == nil {
-		programs, err = sh.prepare(r)
-	}
-	out := sh.out
-	sh.spawner.later(func() {
-		sh.workers = make([]*process, sh.spec.Workers)
-		for local := range sh.workers {
-			var f *rendezvous.Failure
-			if err == nil {
-				if sh.workers[local], err = sh.spawner.start(programs[local]); err == nil {
-					sh.counters.running.Add(1)
-					sh.counters.started.Add(1)
-					continue
-				}
-				f = unstarted(place{round: r, local: local}, sh.host, err)
-			} else if local == 0 {
-				f = unstarted(place{round: r}, sh.host, err)
-			}
-			sh.box.put(event{kind: workerEnded, local: local, failure: f})
-		}
-		out.begin()
-	})
-}
-
-// prepare makes the log folders, streams and environments of a round's workers.
-func (sh *shell) prepare(r rendezvous.Round) ([]program, error) {
-	sh.sockets.begin(r)
-	sh.counters.rounds.Add(1)
-	sh.counters.restarts.Store(int64(r.Restarts))
-	sh.counters.nodes.Store(int64(len(r.Nodes)))
-	sh.cgroup = newCgroup("/proc/self/mounts", "/proc/self/cgroup")
-	dir, err := sh.logs.attempt(r.Restarts, sh.spec.Workers)
-	if err != nil {
-		return nil, err
-	}
-	at := func(local int) place {
-		p := place{round: r, local: local, errorFile: dir.errorFile(local), agent: sh.sockets.agentPath()}
-		if sh.engines != nil {
-			p.engine = sh.engines[local].socket
-		}
-		return p
-	}
-	out, err := newOutputs(sh.spec, dir, sh.console, func(local int) string { return sh.spec.prefixOf(at(local), sh.host) })
-	sh.out = out
-	programs := make([]program, sh.spec.Workers)
-	for local := range programs {
-		if err != nil {
-			return nil, err
-		}
-		p := &programs[local]
-		*p = program{path: sh.command.path, argv: sh.command.of(local), env: sh.spec.environment(at(local)), cgroup: sh.cgroup.fd()}
-		p.in = os.Stdin.Fd()
-		p.out, p.err, err = out.descriptors(local)
-		if sh.bindings != nil {
-			p.bound(sh.bindings[local])
-		}
-		p.ended = sh.deathOf(at(local))
-	}
-	return programs, err
-}
-
-// deathOf is called on the spawner's thread.
-func (sh *shell) deathOf(p place) func(syscall.WaitStatus) {
-	return func(status syscall.WaitStatus) {
-		pid := sh.workers[p.local].pid
-		f := failureOf(p, sh.host, pid, status, time.Now())
-		sh.counters.running.Add(-1)
-		if f != nil {
-			sh.counters.failed.Add(1)
-		}
-		sh.box.put(event{kind: workerEnded, local: p.local, failure: f})
-	}
-}
-
-// unstarted is the failure of a worker that was never there.
-func unstarted(p place, host string, err error) *rendezvous.Failure {
-	f := &rendezvous.Failure{Rank: p.rank(), LocalRank: p.local, Node: p.round.Rank, Host: host, Time: time.Now(), ExitCode: 1}
-	switch {
-	case errors.Is(err, syscall.ENOENT):
-		f.ExitCode = codeNotFound
-	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.ENOEXEC):
-		f.ExitCode = codeNotExecutable
-	}
-	f.Message = nd.Errorf(nd.ErrIO, "start worker %d: %w", p.local, err).Error()
-	return f
-}
-
-// signalWorkers sends a signal to every worker, or to its whole process group; on
-// the spawner's thread. A worker that has ended is a zombie until the round is over,
-// so its group is still its own.
-func (sh *shell) signalWorkers(n syscall.Signal, groups bool) {
-	for _, w := range sh.workers {
-		if w != nil && groups {
-			_ = syscall.Kill(-w.pid, n)
-		} else if w != nil && w.fd >= 0 {
-			_ = unix.PidfdSendSignal(w.fd, n, nil, 0)
-		}
-	}
-}
-
-// killWorkers kills all that is left of the round; on the spawner's thread.
-func (sh *shell) killWorkers() {
-	sh.cgroup.kill()
-	sh.signalWorkers(syscall.SIGKILL, true)
-}
-
-// sweepBound is how long what the workers left behind may take to end.
-const sweepBound = 5 * time.Second
-
-// sweep kills what the workers left behind, reads their output to its end, and lets
-// go of them.
-func (sh *shell) sweep() {
-	out := sh.out
-	sh.spawner.later(func() {
-		stuck := sh.clear()
-		sh.talks.Go(func() {
-			if err := out.drain(); err != nil {
-				sh.warn(err.Error())
-			}
-			sh.box.put(event{kind: swept, stuck: stuck})
-		})
-	})
-}
-
-func pidSet(pids []int) map[int]bool {
-	set := map[int]bool{}
-	for _, pid := range pids {
-		set[pid] = true
-	}
-	return set
-}
-
-// clear is the spawner's part of a sweep. The next round has its own.
-func (sh *shell) clear() (stuck []int) {
-	sh.killWorkers()
-	spared := map[int]bool{}
-	for _, e := range sh.engines {
-		if e.process != nil {
-			spared[e.process.pid] = true
-		}
-	}
-	for _, w := range sh.workers {
-		if w != nil && w.fd >= 0 {
-			stuck = append(stuck, w.pid)
-			spared[w.pid] = true
-		}
-	}
-	if sh.spec.Adopt {
-		stuck = append(stuck, endAll(spared, sweepBound, sh.spawner.reapAdopted)...)
-	}
-	if len(stuck) == 0 {
-		sh.cgroup.wait(sweepBound)
-	}
-	for _, w := range sh.workers {
-		if w != nil {
-			sh.spawner.release(w)
-		}
-	}
-	sh.cgroup.close()
-	return stuck
 }
