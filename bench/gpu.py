@@ -23,6 +23,7 @@ LARGE = ["--device-bytes", str(24 << 30), "--host-bytes", str(6 << 30)]  # waves
 ROWS = {
     "raw-none": ("gpu-raw", ["--reuse", "none"]),
     "raw-batch": ("gpu-raw", ["--reuse", "batch"]),
+    "raw-none-ring": ("gpu-raw", ["--reuse", "none", "--reader", "ring", "--readers", "12"]),
     "raw-batch-ring": ("gpu-raw", ["--reuse", "batch", "--reader", "ring", "--readers", "16"]),
     "raw-window": ("gpu-raw", ["--reuse", "window"]),
     "raw-cache": ("gpu-raw", ["--reuse", "cache", "--device-bytes", str(16 << 30)]),
