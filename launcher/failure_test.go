@@ -15,8 +15,8 @@ import (
 // as wide as the widest row, at most 60.
 func TestBanner(t *testing.T) {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.Local)
-	root := rendezvous.Failure{Rank: 3, LocalRank: 1, Node: 1, Host: "h", PID: 42, ExitCode: 5, Time: at, ErrorFile: "/log/error.json",
-		Error: []byte(`{"message":{"message":"ValueError: boom","extraInfo":{"py_callstack":"Traceback:\n  line\n","timestamp":"1"}}}`)}
+	root := rendezvous.Failure{Rank: 3, LocalRank: 1, Node: 1, Host: "h", PID: 42, ExitCode: 5, Time: at, ErrorFile: "/log/error.json"}
+	root.Error = []byte(`{"message":{"message":"ValueError: boom","extraInfo":{"py_callstack":"Traceback:\n  line\n","timestamp":"1"}}}`)
 	other := rendezvous.Failure{Rank: 2, LocalRank: 0, Node: 1, Host: "h", PID: 41, Signal: 15, Time: at}
 	want := `====================================================
 train.py FAILED

@@ -52,6 +52,7 @@ func launchMain(args []string) int {
 	}
 	spec.Env, spec.Stdout, spec.Stderr, spec.Adopt = os.Environ(), os.Stdout, os.Stderr, true
 	spec.PrintWarning = func(text string) { _, _ = fmt.Fprintln(os.Stderr, "headrace:", text) }
+	spec.Program = os.Getenv("TEST_PROGRAM")
 	if os.Getenv("TEST_BOUND") != "" {
 		launcher.SetKillBound(&spec, 200*time.Millisecond)
 	}
