@@ -45,14 +45,16 @@ func (s *shelf) start(j int64) int64 {
 
 // at is the shuffled block that holds a place; it is among those of a range.
 func (s *shelf) at(place int64, among nd.Span) int64 {
-	switch {
-	case s.starts != nil:
+	if s.starts != nil {
 		ends := s.starts[among.Start+1 : among.Stop+1]
 		return among.Start + int64(sort.Search(len(ends), func(j int) bool { return ends[j] > place }))
-	case place >= s.start(s.short+1):
-		return int64((uint64(place) + uint64(s.lack)) / uint64(s.blocks.size)) // near 2^63 the sum has no sign bit to spare
 	}
-	return place / s.blocks.size
+	whole := uint64(place) // as if the short block were not: near 2^63 it needs all bits
+	if place >= s.start(s.short+1) {
+		whole += uint64(s.lack)
+	}
+	j, _ := s.blocks.by.divide(whole)
+	return int64(j)
 }
 
 // blockOrder is an order in two levels. Blocks are shuffled as wholes; each window
@@ -85,16 +87,36 @@ func plainBlocks(blocks *Blocks, window int64) *blockOrder {
 }
 
 func (b *blockOrder) forward(position int64) int64 {
-	_, j, place := b.locate(position)
-	return b.blocks.Span(b.order.At(j)).Start + place - b.start(j)
+	w := b.windowAt(position)
+	place := w.places.Start + w.order.At(position-w.places.Start)
+	return b.sample(place, b.at(place, w.blocks))
 }
 
-// locate finds the window, the shuffled block and the place of the sample at a
-// position.
-func (b *blockOrder) locate(position int64) (w *windowOrder, j, place int64) {
-	w = b.windowAt(position)
-	place = w.places.Start + w.order.At(position-w.places.Start)
-	return w, b.at(place, w.blocks), place
+// places sets list to the places of the samples at positions in a row, as far as
+// they are in one window, and returns what it has set.
+func (b *blockOrder) places(first int64, list []int64) (*windowOrder, []int64) {
+	w := b.windowAt(first)
+	list = list[:min(int64(len(list)), w.places.Stop-first)]
+	w.order.samples(first-w.places.Start, list)
+	for i := range list {
+		list[i] += w.places.Start
+	}
+	return w, list
+}
+
+func (b *blockOrder) samples(first int64, list []int64) {
+	for len(list) > 0 {
+		w, places := b.places(first, list)
+		for i, place := range places {
+			places[i] = b.sample(place, b.at(place, w.blocks))
+		}
+		first, list = first+int64(len(places)), list[len(places):]
+	}
+}
+
+// sample is what lies at a place, which is in shuffled block j.
+func (b *blockOrder) sample(place, j int64) int64 {
+	return b.blocks.Span(b.order.At(j)).Start + place - b.start(j)
 }
 
 func (b *blockOrder) backward(sample int64) int64 {

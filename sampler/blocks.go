@@ -16,6 +16,7 @@ const MaxBlocks = 1 << 26
 // and safe for concurrent use.
 type Blocks struct {
 	size int64   // of all blocks but the last, which may be shorter; 0: see ends
+	by   divisor // size
 	n    int64   // samples
 	ends []int64 // block b is the samples [ends[b-1], ends[b])
 }
@@ -43,7 +44,9 @@ func NewBlocks(sizes []int64) (*Blocks, error) {
 }
 
 // equalBlocks cuts n samples into blocks of one size.
-func equalBlocks(n, size int64) *Blocks { return &Blocks{size: size, n: max(0, n)} }
+func equalBlocks(n, size int64) *Blocks {
+	return &Blocks{size: size, by: newDivisor(uint64(size)), n: max(0, n)}
+}
 
 // Len is the number of blocks.
 func (b *Blocks) Len() int64 {
@@ -75,7 +78,8 @@ func (b *Blocks) Span(block int64) nd.Span {
 // Of is the block of a sample, 0 <= sample < Samples.
 func (b *Blocks) Of(sample int64) int64 {
 	if b.size > 0 {
-		return sample / b.size
+		block, _ := b.by.divide(uint64(sample))
+		return int64(block)
 	}
 	return int64(sort.Search(len(b.ends), func(i int) bool { return b.ends[i] > sample }))
 }

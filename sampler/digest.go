@@ -106,8 +106,13 @@ func (e *Epoch) Digest(positions nd.Span) Digest {
 	positions = positions.Intersect(nd.Span{Stop: e.N})
 	key := e.DigestKey(e.Number)
 	var d Digest
-	for p := positions.Start; p < positions.Stop; p++ {
-		key.Add(&d, p, e.order.At(p))
+	var row [512]int64
+	for first := positions.Start; first < positions.Stop; first += int64(len(row)) {
+		samples := row[:min(int64(len(row)), positions.Stop-first)]
+		e.order.samples(first, samples)
+		for i, sample := range samples {
+			key.Add(&d, first+int64(i), sample)
+		}
 	}
 	return d
 }

@@ -22,13 +22,13 @@ func newHomeKeys(fingerprint string, nodes int) homeKeys {
 	return keys
 }
 
-// choose is a block's favourite among the nodes that have room: that with the
-// highest score, the first of equals; -1 if none has.
-func (k *homeKeys) choose(block int64, room func(node int) bool) int {
+// choose is a block's favourite among the nodes that have room, which are listed in
+// rising order: that with the highest score, the first of equals; -1 if none has.
+func (k *homeKeys) choose(block int64, room []int32) int32 {
 	of := mix(uint64(block) + k.block)
-	best, score := -1, uint64(0)
-	for v, h := range k.node {
-		if s := mix(of ^ h); (s > score || best < 0) && room(v) {
+	best, score := int32(-1), uint64(0)
+	for _, v := range room {
+		if s := mix(of ^ k.node[v]); s > score || best < 0 {
 			best, score = v, s
 		}
 	}
@@ -47,15 +47,20 @@ type windowHomes struct {
 func (k *homeKeys) homes(b *blockOrder, w *windowOrder) *windowHomes {
 	nodes := int64(len(k.node))
 	most := (w.places.Len()-1)/nodes + 1
-	load := make([]int64, nodes)
+	load, room := make([]int64, nodes), make([]int32, nodes)
 	h := &windowHomes{window: w, node: make([]int32, w.blocks.Len())}
 	settle := func(j int64, slack int64) {
-		if v := k.choose(b.order.At(w.blocks.Start+j), func(v int) bool { return load[v]+slack <= most }); v >= 0 {
-			h.node[j] = int32(v)
-			load[v] += b.start(w.blocks.Start+j+1) - b.start(w.blocks.Start+j)
-			return
+		room = room[:0]
+		for v, n := range load {
+			if n+slack <= most {
+				room = append(room, int32(v))
+			}
 		}
-		h.node[j] = -1
+		v := k.choose(b.order.At(w.blocks.Start+j), room)
+		h.node[j] = v
+		if v >= 0 {
+			load[v] += b.start(w.blocks.Start+j+1) - b.start(w.blocks.Start+j)
+		}
 	}
 	for j := range h.node {
 		size := b.start(w.blocks.Start+int64(j)+1) - b.start(w.blocks.Start+int64(j))

@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/headrace/headrace/nd"
@@ -49,28 +50,47 @@ func (l *locality) share(batch nd.Span, groups int) *shares {
 	}
 	s := &shares{batch: batch, groups: groups, node: make([]int32, batch.Len())}
 	var away []int64 // shuffled blocks of what has no room at home
-	for i := range s.node {
-		w, j, _ := l.blocks.locate(batch.Start + int64(i))
-		v := l.homesOf(w).node[j-w.blocks.Start]
-		if room[v] > 0 {
-			room[v]--
+	var row [512]int64
+	for i := 0; i < len(s.node); {
+		w, places := l.blocks.places(batch.Start+int64(i), row[:min(len(row), len(s.node)-i)])
+		homes := l.homesOf(w).node
+		for _, place := range places {
+			j := l.blocks.at(place, w.blocks)
+			v := homes[j-w.blocks.Start]
+			if room[v] > 0 {
+				room[v]--
+				s.home++
+			} else {
+				v = -1
+				away = append(away, j)
+			}
 			s.node[i] = v
-			s.home++
-			continue
-		}
-		s.node[i] = -1
-		away = append(away, j)
-	}
-	for i, v := range s.node {
-		if v < 0 {
-			v := l.keys.choose(l.blocks.order.At(away[0]), func(v int) bool { return room[v] > 0 })
-			room[v]--
-			s.node[i] = int32(v)
-			away = away[1:]
+			i++
 		}
 	}
+	l.shareAway(s, away, room)
 	l.last.Store(s)
 	return s
+}
+
+// shareAway gives what has no node, whose blocks are given, to those with room left.
+func (l *locality) shareAway(s *shares, blocks []int64, room []int64) {
+	var open []int32 // nodes with room
+	for v, n := range room {
+		if n > 0 {
+			open = append(open, int32(v))
+		}
+	}
+	for i, v := range s.node {
+		if v >= 0 {
+			continue
+		}
+		v = l.keys.choose(l.blocks.order.At(blocks[0]), open)
+		s.node[i], blocks = v, blocks[1:]
+		if room[v]--; room[v] == 0 {
+			open = slices.DeleteFunc(open, func(o int32) bool { return o == v })
+		}
+	}
 }
 
 func (l *locality) homesOf(w *windowOrder) *windowHomes {

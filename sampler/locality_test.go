@@ -89,7 +89,10 @@ func TestHomesAreEven(t *testing.T) {
 			at = w.places.Stop
 		}
 	}
-	keys := newHomeKeys("f", 16)
+	keys, all := newHomeKeys("f", 16), make([]int32, 16)
+	for v := range all {
+		all[v] = int32(v)
+	}
 	order := newBlockOrder(equalBlocks(128*2048*5, 2048), 128, testKey(1))
 	favourites := 0
 	for at := int64(0); at < order.blocks.n; at = order.windowAt(at).places.Stop {
@@ -97,7 +100,7 @@ func TestHomesAreEven(t *testing.T) {
 		counts := make([]int, 16)
 		for j, v := range keys.homes(order, w).node {
 			counts[v]++
-			if int(v) == keys.choose(order.order.At(w.blocks.Start+int64(j)), func(int) bool { return true }) {
+			if v == keys.choose(order.order.At(w.blocks.Start+int64(j)), all) {
 				favourites++
 			}
 		}
@@ -188,7 +191,9 @@ func readersOfABlock(e *Epoch, nodes int) (slices, homes float64) {
 	window := e.local.blocks.windowAt(0)
 	for step := range window.places.Stop / e.Global {
 		for i, v := range e.local.share(e.Span(step), nodes).node {
-			_, j, _ := e.local.blocks.locate(step*e.Global + int64(i))
+			var at [1]int64
+			w, _ := e.local.blocks.places(step*e.Global+int64(i), at[:])
+			j := e.local.blocks.at(at[0], w.blocks)
 			byHome[[2]int64{j, int64(v)}] = true
 			bySlice[[2]int64{j, int64(holder(int64(i), e.Global, nodes))}] = true
 		}

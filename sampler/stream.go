@@ -153,8 +153,6 @@ func (s Stream) Batch(epoch, step int64) []int64 {
 func (o *Order) Samples(positions nd.Span) []int64 {
 	positions = positions.Intersect(nd.Span{Stop: o.n})
 	list := make([]int64, positions.Len())
-	for i := range list {
-		list[i] = o.At(positions.Start + int64(i))
-	}
+	o.samples(positions.Start, list)
 	return list
 }
