@@ -384,6 +384,9 @@ func checkFailures(t *testing.T, c goldenCase, stderr string) {
 			t.Errorf("no failure %v in the report\n%s", row, stderr)
 		}
 	}
+	if len(found) > 0 && !strings.Contains(stderr, "worker_env.py FAILED\n") {
+		t.Error("the report does not name the script")
+	}
 	if len(found) > 0 && found[len(found)-1][1] != "0" {
 		t.Error("the root cause is not the last row of the report")
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -57,7 +56,7 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	sh := &shell{spec: &spec, box: newMailbox(), stop: make(chan struct{})}
 	sh.host, _ = os.Hostname()
 	v, err := sh.run(ctx)
-	r := Result{Code: v.code, Root: v.root, Failures: v.failures, Stuck: v.stuck, LogDir: sh.logs.dir, name: filepath.Base(spec.Script)}
+	r := Result{Code: v.code, Root: v.root, Failures: v.failures, Stuck: v.stuck, LogDir: sh.logs.dir, name: spec.Script}
 	if m, ok := errors.AsType[*missing](err); ok {
 		r.Code = m.code
 	} else if err != nil && r.Code == 0 {
