@@ -3,10 +3,13 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"slices"
 
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/loader"
 	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/pipeline"
 	"github.com/headrace/headrace/rank"
 	"github.com/headrace/headrace/sampler"
 )
@@ -130,9 +133,14 @@ func (o *loaderObject) nextBatch(ctx context.Context) (Delivery, error) {
 			samples++
 		}
 	}
+	// Padding repeats a sample, and its error with it.
+	errs := slices.DeleteFunc(slices.Clone(b.Errs()), func(err error) bool {
+		bad, ok := errors.AsType[*pipeline.SampleError](err)
+		return ok && bad.ID == loader.Padding
+	})
 	stream := o.l.Stream()
 	groups := o.id.World / max(1, stream.Replicas)
-	return deliver(b, float64(samples)*float64(groups)/float64(stream.Global))
+	return deliver(b, errs, float64(samples)*float64(groups)/float64(stream.Global))
 }
 
 func (o *loaderObject) answer(ctx context.Context, method string, argument []byte) (any, error) {

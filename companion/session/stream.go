@@ -46,13 +46,14 @@ type sampleNote struct {
 	Message string `json:"message"`
 }
 
-func deliver(b *pipeline.Batch, weight float64) (Delivery, error) {
+// deliver describes a batch; errs are those of its samples that were skipped or filled.
+func deliver(b *pipeline.Batch, errs []error, weight float64) (Delivery, error) {
 	d := Delivery{Batch: b, Weight: weight}
-	if len(b.Errs()) == 0 {
+	if len(errs) == 0 {
 		return d, nil
 	}
 	var list []sampleNote
-	for _, err := range b.Errs() {
+	for _, err := range errs {
 		note := sampleNote{Message: err.Error()}
 		_, note.Kind = KindOf(err)
 		if s, ok := errors.AsType[*pipeline.SampleError](err); ok {

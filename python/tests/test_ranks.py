@@ -61,6 +61,18 @@ def test_mask_turns_skipped_samples_into_padding(broken: str) -> None:
     assert report["delivered"] + report["skipped"] == report["count"] == 12 and report["skipped"] > 0
 
 
+def test_padding_has_no_errors_of_its_own(broken: str) -> None:
+    """It repeats a sample of the batch, which may be a bad one."""
+    crops = hr.grid_crops(broken, shape=(4, 4, 4))
+    with hr.Loader(crops, batch_size=5, tail="mask", on_error="fill", shuffle=False) as loader:
+        errors = [(i, e.id) for i, b in enumerate(loader) for e in b.errors]
+        assert errors and all(i >= 0 for _, i in errors)
+        assert loader.report()["filled"] == len(errors)
+    # All of a batch of one sample and padding is bad.
+    with hr.Loader(crops, global_batch_size=11, tail="mask", on_error="fill", rank=0, world_size=12, shuffle=False) as loader:
+        assert sum(len(b.errors) for b in loader) <= 1
+
+
 def test_replicas_get_the_same(grid: hr.Crops) -> None:
     got: list[list[tuple[int, ...]]] = []
     reports: list[Any] = []
