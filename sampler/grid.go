@@ -16,8 +16,8 @@ const (
 	GridDrop GridTail = iota
 	// GridShift moves the last crop of an axis back inside, over its neighbour.
 	GridShift
-	// GridPad lets the last crop of an axis reach beyond the end; the field's
-	// padding must allow it.
+	// GridPad lets the last crop of an axis reach beyond the end, but not begin there;
+	// the field's padding must allow it.
 	GridPad
 )
 
@@ -123,8 +123,8 @@ func (g *Grid) check() (wrong []string) {
 		wrong = append(wrong, fmt.Sprintf("Stride %v has %d axes, the window %v has %d", g.stride, len(g.stride), g.windows.shape, len(g.windows.shape)))
 	}
 	for _, n := range g.stride {
-		if n < 1 {
-			wrong = append(wrong, fmt.Sprintf("Stride %v has an extent below 1", g.stride))
+		if n < 1 || n > maxExtent {
+			wrong = append(wrong, fmt.Sprintf("Stride %v has an extent below 1 or above 2^61", g.stride))
 			break
 		}
 	}
@@ -170,7 +170,11 @@ func (g *Grid) along(extent, crop, stride int64) int64 {
 	case g.tail == GridDrop:
 		return (extent-crop)/stride + 1
 	}
-	return (extent-crop-1)/stride + 2
+	n := (extent-crop-1)/stride + 2
+	if g.tail == GridPad { // with gaps between the crops the last might begin beyond the end
+		n = min(n, (extent-1)/stride+1)
+	}
+	return n
 }
 
 // Len implements Source.
