@@ -3,7 +3,10 @@ package sampler
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/headrace/headrace/nd"
 )
@@ -66,8 +69,9 @@ func (s Stream) blockName() int64 {
 	return s.Block
 }
 
-// ParseState reads a state as encoding/json writes it. Unknown names are refused:
-// a state of a later version must not be taken for one of this.
+// ParseState reads a state as encoding/json writes it. All names must be there, and
+// no others: a state of a later version must not be taken for one of this, nor one
+// that lost its position for the start of an epoch.
 func ParseState(doc []byte) (State, error) {
 	if len(doc) > maxState {
 		return State{}, nd.Errorf(nd.ErrConfig, "state: %d bytes, a state has at most %d", len(doc), maxState)
@@ -81,5 +85,26 @@ func ParseState(doc []byte) (State, error) {
 	if _, err := d.Token(); err != io.EOF {
 		return State{}, nd.Errorf(nd.ErrConfig, "state: something follows the JSON object")
 	}
-	return s, nil
+	return s, checkNames(doc)
+}
+
+// checkNames refuses what encoding/json takes in silence: a name that is missing,
+// written with other capitals, or null.
+func checkNames(doc []byte) error {
+	var names, wanted map[string]json.RawMessage
+	whole, err := json.Marshal(State{})
+	if err := errors.Join(err, json.Unmarshal(whole, &wanted), json.Unmarshal(doc, &names)); err != nil {
+		return nd.Errorf(nd.ErrConfig, "state: %w", err)
+	}
+	var missing []string
+	for name := range wanted {
+		if value, ok := names[name]; !ok || string(value) == "null" {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		return nd.Errorf(nd.ErrConfig, "state: without %s", strings.Join(missing, ", "))
+	}
+	return nil
 }

@@ -168,6 +168,14 @@ func TestStateJSON(t *testing.T) {
 			t.Errorf("%.20q: %v, want ErrConfig", bad, err)
 		}
 	}
+	for old, changed := range map[string]string{
+		`"next_position":512000,`: "", `"next_position":512000`: `"next_position":null`, `"epoch"`: `"Epoch"`, `"seed":18446744073709551615,`: "", `"shuffle":true,`: "",
+	} {
+		bad := strings.Replace(want, old, changed, 1)
+		if _, err := sampler.ParseState([]byte(bad)); !errors.Is(err, nd.ErrConfig) {
+			t.Errorf("%s with %q for %q: %v, want ErrConfig", want, changed, old, err)
+		}
+	}
 }
 
 // No document makes reading or checking a state panic, and one that is accepted
