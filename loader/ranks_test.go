@@ -107,6 +107,24 @@ func TestRedo(t *testing.T) {
 	same(t, "the next epoch", epoch(t, l), want(s, 1, 0, 1))
 }
 
+// A restart drops what was returned and what is under way.
+func TestRestart(t *testing.T) {
+	source, cfg := grid(t, 50), config(store.NewMemory(objects(50)))
+	l, s := open(t, rank.Single(), source, cfg), stream(source, cfg, 1)
+	for _, taken := range []int{0, 3, int(s.Steps())} {
+		for range taken {
+			next(t, l)
+		}
+		if err := l.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	same(t, "the epoch", epoch(t, l), want(s, 0, 0, 1))
+	if r, _ := l.Report(0); r.Coverage != l.Expected(0) {
+		t.Errorf("the report %+v", r)
+	}
+}
+
 // The report counts what was returned: nothing under way, what a policy left out as
 // skipped, and with TailMask such samples as padding.
 func TestReport(t *testing.T) {

@@ -81,6 +81,18 @@ func (l *Loader) Redo(ctx context.Context, step int64) error {
 	return nil
 }
 
+// Restart goes back to the first batch of the current epoch, and its report begins
+// anew.
+func (l *Loader) Restart(ctx context.Context) error {
+	pipe, err := l.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.end()
+	at := l.place()
+	return l.reset(ctx, pipe, sampler.Resume{Stream: at.Stream, Epoch: at.Epoch})
+}
+
 // reopen replaces the pipeline. The old one is closed first, so that there is
 // never more memory in use than the config says.
 func (l *Loader) reopen(ctx context.Context, to sampler.Resume) error {

@@ -171,6 +171,8 @@ func (o *loaderObject) answer(ctx context.Context, method string, argument []byt
 		}
 		err = o.l.Load(ctx, state, load.AcceptDrift)
 		return o.about(), err
+	case "restart":
+		return nil, o.l.Restart(ctx)
 	case "redo":
 		var step int64
 		if err := json.Unmarshal(argument, &step); err != nil {

@@ -24,13 +24,29 @@ class Segmenter(L.LightningModule):
         super().__init__()
         self.model = network()
         self.ids: list[int] = []
+        self.validated: list[int] = []
+        self.passes: list[list[int]] = []
 
     def training_step(self, batch: hr.TorchBatch, _: int) -> torch.Tensor:
         self.ids += [i for i in batch.ids if i >= 0]
         return loss_of(self.model, batch)
 
+    def validation_step(self, batch: hr.TorchBatch, _: int) -> None:
+        self.validated += [i for i in batch.ids if i >= 0]
+
+    def on_validation_epoch_end(self) -> None:
+        if not self.trainer.sanity_checking:
+            self.passes.append(self.validated)
+        self.validated = []
+
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def validation(options: Any) -> hr.Loader:
+    """Lightning tries two batches before it trains: with restart they come again."""
+    grid = hr.grid_crops({n: options.data / f"{n}.zarr" for n in ("image", "labels")}, (48, 64, 64))
+    return hr.Loader(grid, batch_size=1, dtype={"image": "f32"}, tail="mask", shuffle=False, restart=True, device="cpu")
 
 
 def trainer(options: Any, **more: Any) -> L.Trainer:
@@ -56,17 +72,21 @@ def main() -> None:
         trainer(options, max_steps=4, callbacks=[save]).fit(module, batches)
         before, ids = batches.report(), module.ids
 
-    with loader(options) as batches:
+    with loader(options) as batches, validation(options) as others:
         second = trainer(options, max_epochs=2, enable_checkpointing=False)
         module = Segmenter()
-        second.fit(module, batches, ckpt_path=checkpoint)
+        second.fit(module, batches, others, ckpt_path=checkpoint)
         reports: list[Any] = [None] * second.world_size
-        torch.distributed.all_gather_object(reports, (before, batches.report(0), batches.report(1), ids + module.ids))
+        torch.distributed.all_gather_object(
+            reports, (before, batches.report(0), batches.report(1), ids + module.ids, module.passes)
+        )
         if second.is_global_zero:
             print(prove(batches, *(r[0] for r in reports), *(r[1] for r in reports), epoch=0))
             print(prove(batches, *(r[2] for r in reports), epoch=1))
             everyone = sorted(i for r in reports for i in r[3])
             print("each sample twice in two epochs:", everyone == sorted([*range(options.samples)] * 2))
+            passes = [sorted(i for r in reports for i in r[4][n]) for n in range(2)]
+            print("each validation saw all:", passes == [[*range(len(others.crops))]] * 2)
     torch.distributed.destroy_process_group()
 
 

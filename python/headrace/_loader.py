@@ -74,6 +74,9 @@ class Loader(Engine):
         open.
     name
         Of the loader where plans are compared. Default: its number in the process.
+    restart
+        Whether iterating again after a loop that was left early begins the epoch anew, as a
+        torch DataLoader does: for validation, which some trainers try out with a few batches.
     data_digest
         Whether `report()` has a digest of all bytes. It reads every batch once more.
     coord, mode
@@ -87,7 +90,7 @@ class Loader(Engine):
 
     Iteration ends with each epoch, and iterating again goes on with the next one, also for
     a caller who counts batches and never asks for one too many; a loop that was left early
-    goes on where it stopped. A bad sample raises in place
+    goes on where it stopped, unless `restart` is set. A bad sample raises in place
     of its batch unless on_error says otherwise, and iteration can go on after that.
 
     Raises ConfigError (a ValueError) for settings that cannot work, NotFound,
@@ -122,6 +125,7 @@ class Loader(Engine):
         local_world_size: int | None = None,
         check: str = "auto",
         name: str = "",
+        restart: bool = False,
         data_digest: bool = False,
         coord: str = "auto",
         mode: str = "lockstep",
@@ -174,6 +178,8 @@ class Loader(Engine):
         self._unchecked = True
         self._last_epoch: int | None = None
         self._end_is_due = False
+        self._restart = flag("restart", restart)
+        self._begun = False  # a loop returned batches and not their end
         self.crops = crops
         self.config = dataclasses.replace(config, batch_size=self.batch_size)
         self.fields = names
@@ -197,6 +203,9 @@ class Loader(Engine):
             # wants the next epoch, not an empty one.
             with contextlib.suppress(StopIteration):
                 next(self)
+        elif self._restart and self._begun:
+            self._ask("restart")
+        self._begun = False
         return self
 
     def __next__(self) -> Batch:
@@ -211,12 +220,13 @@ class Loader(Engine):
         starvation = Starvation(self.config.slots or DEFAULT_SLOTS, self._timeout)
         while (status := self._library.next(self._open_handle(), room, STEP_MS)) == AGAIN:
             starvation.check(self.stats()["batches_held"])
-        self._end_is_due = False
+        self._end_is_due = self._begun = False
         if status == END:
             raise StopIteration
         batch = Batch(self._library, room, self.fields, self._padded)
         self._last_epoch = batch.epoch
         self._end_is_due = batch.step == len(self) - 1
+        self._begun = True
         return batch
 
     def __repr__(self) -> str:
@@ -292,7 +302,7 @@ class Loader(Engine):
         load = {"state": _state(state), "accept_drift": flag("accept_drift", accept_drift)}
         self._about = self._ask("load_state", load)
         self._unchecked = True
-        self._end_is_due = False
+        self._end_is_due = self._begun = False
 
     def redo(self, step: int) -> None:
         """Goes back to a step of the current epoch, one of the last 256: its batch and those after it come again.

@@ -204,3 +204,15 @@ def test_a_caller_who_counts_batches_gets_every_epoch(grid: hr.Crops) -> None:
         # A place that was loaded has its end still to come.
         loader.load_state_dict(state)
         assert not [b.epoch for b in loader] and next(loader).epoch == 3
+
+
+def test_restart(grid: hr.Crops) -> None:
+    """A loop that was left early begins anew, but not one that a state takes up."""
+    with hr.Loader(grid, batch_size=5, restart=True, seed=3) as loader:
+        assert [b.step for _, b in zip(range(2), loader, strict=False)] == [0, 1]
+        state = loader.state_dict()
+        assert [(b.epoch, b.step) for b in loader] == [(0, 0), (0, 1), (0, 2)]
+        assert loader.report(0)["digest"] == loader.expected(0)["digest"]
+        assert [(b.epoch, b.step) for b in loader] == [(1, 0), (1, 1), (1, 2)]
+        loader.load_state_dict(state)
+        assert [(b.epoch, b.step) for b in iter(iter(loader))] == [(0, 2)]

@@ -15,7 +15,10 @@ EXACT = ": 100 of 100 samples, exact: True"
     ("name", "proofs"),
     [
         ("fsdp", ["epoch 0" + EXACT]),
-        ("lightning", ["epoch 0" + EXACT, "epoch 1" + EXACT, "each sample twice in two epochs: True"]),
+        (
+            "lightning",
+            ["epoch 0" + EXACT, "epoch 1" + EXACT, "each sample twice in two epochs: True", "each validation saw all: True"],
+        ),
         ("accelerate", ["epoch 0" + EXACT]),
         (
             "torchdata",
