@@ -131,7 +131,7 @@ func (r *tableReader) parseCSV(c *csvColumns, record []string) (row tableRow, er
 		for axis, at := range c.axes {
 			n, err := strconv.ParseInt(strings.TrimSpace(record[at]), 10, 64)
 			if err != nil {
-				return row, fmt.Errorf("start%d %q is not a number", axis, record[at])
+				return row, fmt.Errorf("start%d %.80q is not a number", axis, record[at])
 			}
 			row.start = append(row.start, n)
 		}
@@ -144,7 +144,7 @@ func (r *tableReader) parseCSV(c *csvColumns, record []string) (row tableRow, er
 	if c.weight >= 0 {
 		weight, err := strconv.ParseFloat(strings.TrimSpace(record[c.weight]), 64)
 		if err != nil {
-			return row, fmt.Errorf("weight %q is not a number", record[c.weight])
+			return row, fmt.Errorf("weight %.80q is not a number", record[c.weight])
 		}
 		row.weight = &weight
 	}

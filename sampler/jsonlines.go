@@ -3,6 +3,7 @@ package sampler
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -56,7 +57,7 @@ func (r *tableReader) parseJSON(line []byte) (row tableRow, err error) {
 
 // membersJSON reads what is in a row besides its group.
 func (r *tableReader) membersJSON(row *tableRow, names map[string]json.RawMessage) error {
-	known := map[string]any{"start": &row.start, "flip": &row.flip, "weight": &row.weight}
+	known := map[string]any{"start": (*numbers)(&row.start), "flip": (*numbers)(&row.flip), "weight": &row.weight}
 	var unknown []string
 	for name, value := range names {
 		into := known[name]
@@ -74,6 +75,24 @@ func (r *tableReader) membersJSON(row *tableRow, names map[string]json.RawMessag
 	}
 	if len(unknown) > 0 && !r.config.Extra {
 		return unknownNames(unknown)
+	}
+	return nil
+}
+
+// numbers is a list of integers, of which encoding/json would take null for 0.
+type numbers []int64
+
+// UnmarshalJSON is for encoding/json.
+func (n *numbers) UnmarshalJSON(text []byte) error {
+	var list []*int64
+	if err := json.Unmarshal(text, &list); err != nil {
+		return err
+	}
+	for _, number := range list {
+		if number == nil {
+			return errors.New("null is no number")
+		}
+		*n = append(*n, *number)
 	}
 	return nil
 }

@@ -107,7 +107,7 @@ func (r *tableReader) groupNamed(text string) (int, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil {
-		return 0, nd.Errorf(nd.ErrCorrupt, "array %q: no array of the first field has this name, and it is no number", text)
+		return 0, nd.Errorf(nd.ErrCorrupt, "array %.80q: no array of the first field has this name, and it is no number", text)
 	}
 	return int(n), nil
 }
@@ -233,7 +233,7 @@ func atLine(line int64, err error) error {
 // unknownNames is the error for names that no row has.
 func unknownNames(names []string) error {
 	sort.Strings(names)
-	return nd.Errorf(nd.ErrCorrupt, "unknown names %s: known are array, start, flip and weight; Extra passes over others", strings.Join(slices.Compact(names), ", "))
+	return nd.Errorf(nd.ErrCorrupt, "unknown names %.200s: known are array, start, flip and weight; Extra passes over others", strings.Join(slices.Compact(names), ", "))
 }
 
 // integers reads numbers with space between.
@@ -242,7 +242,7 @@ func integers(name, text string) ([]int64, error) {
 	for word := range strings.FieldsSeq(text) {
 		n, err := strconv.ParseInt(word, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%s %q is not a list of numbers", name, text)
+			return nil, fmt.Errorf("%s %.80q is not a list of numbers", name, text)
 		}
 		list = append(list, n)
 	}

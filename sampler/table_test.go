@@ -127,6 +127,8 @@ func TestBadTables(t *testing.T) {
 	j(`{"array": "label0", "start": [0, 0]}`, nd.ErrCorrupt, `array "label0"`)
 	j(`{"array": 0, "start": [0]}`, nd.ErrCorrupt, "start [0] has 1 axes")
 	j(`{"array": 0, "start": [0, 0.5]}`, nd.ErrCorrupt, "start: ")
+	j(`{"array": 0, "start": [null, 0]}`, nd.ErrCorrupt, "start: null is no number")
+	j(`{"array": 0, "start": [0, 0], "flip": [null]}`, nd.ErrCorrupt, "flip: null is no number")
 	j(`{"array": 0, "start": [9, 0]}`, nd.ErrShape, "start 9 on axis 0: a window of 2 reaches outside array image0")
 	j(`{"array": 0, "start": [0, 9223372036854775807]}`, nd.ErrShape, "start 9223372036854775807 on axis 1")
 	j(`{"array": 0, "start": [0, 0], "flip": [0]}`, nd.ErrCorrupt, "flip axis 0")
@@ -141,6 +143,12 @@ func TestBadTables(t *testing.T) {
 		check(text, err, kind, words)
 	}
 	c("", nd.ErrCorrupt, "empty")
+	long := strings.Repeat("x", 1000)
+	for _, text := range []string{"array,start\n0," + long + "\n", "array,start0,start1\n0," + long + ",0\n", "array,start\n" + long + ",0 0\n", "array,start,weight\n0,0 0," + long + "\n", "array,start," + long + "\n"} {
+		if _, err := sampler.ReadCSV(strings.NewReader(text), sampler.TableCrops{Fields: tableFields()}); err == nil || len(err.Error()) > 400 {
+			t.Errorf("%.30q…: an error of %d bytes", text, len(fmt.Sprint(err)))
+		}
+	}
 	c("array,start,x\n", nd.ErrCorrupt, `line 1: unknown names "x"`)
 	c("array,start,array\n", nd.ErrCorrupt, "line 1: column array is there twice")
 	c("array,flip\n", nd.ErrCorrupt, "line 1: column start0 is missing")
