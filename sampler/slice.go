@@ -4,8 +4,8 @@ import "github.com/headrace/headrace/nd"
 
 // CheckWorld says whether a number of ranks can serve the stream.
 func (s Stream) CheckWorld(world int) error {
-	if world < 1 {
-		return nd.Errorf(nd.ErrConfig, "stream: %d ranks, must be at least 1", world)
+	if world < 1 || world > maxWorld {
+		return nd.Errorf(nd.ErrConfig, "stream: %d ranks, must be in 1 to %d", world, maxWorld)
 	}
 	if r := s.replicas(); world%r != 0 {
 		return nd.Errorf(nd.ErrConfig, "stream: Replicas is %d, which does not divide %d ranks: change one of them", r, world)
@@ -22,7 +22,7 @@ func (s Stream) replicas() int { return max(1, s.Replicas) }
 // for a rank that the world does not have, and for a world that CheckWorld refuses.
 func (s Stream) group(rank, world int) (group, groups int, ok bool) {
 	r := s.replicas()
-	if rank < 0 || rank >= world || world%r != 0 || s.Nodes > 0 && world/r%s.Nodes != 0 {
+	if rank < 0 || rank >= world || world > maxWorld || world%r != 0 || s.Nodes > 0 && world/r%s.Nodes != 0 {
 		return 0, 1, false
 	}
 	return rank / r, world / r, true
@@ -83,7 +83,7 @@ func (s Stream) Weight(step int64, rank, world int) float64 {
 }
 
 // share is floor(g·r/w). The product itself may not fit; r·(g mod w) does for
-// any real number of ranks.
+// maxWorld ranks.
 func share(g int64, r, w int) int64 {
 	return g/int64(w)*int64(r) + g%int64(w)*int64(r)/int64(w)
 }

@@ -2,6 +2,7 @@ package sampler
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/headrace/headrace/nd"
@@ -41,6 +42,13 @@ type Stream struct {
 	Nodes int
 }
 
+// Limits of what costs memory or is counted in machine words.
+const (
+	maxWorld  = math.MaxInt32 // ranks
+	maxNodes  = 1 << 20       // 8 bytes each, and a hash each for every block
+	maxShared = 1 << 28       // samples of a batch that nodes share out: 4 bytes each
+)
+
 // DefaultWindow mixes a batch of 256 from 162 blocks on average, against 226 of a
 // full shuffle over 1000 blocks; with 64 it is 63.
 const DefaultWindow = 256
@@ -61,8 +69,11 @@ func (s Stream) Validate() error {
 	if s.Replicas < 0 {
 		wrong = append(wrong, fmt.Sprintf("Replicas is %d, must be at least 0", s.Replicas))
 	}
-	if s.Nodes < 0 {
-		wrong = append(wrong, fmt.Sprintf("Nodes is %d, must be at least 0", s.Nodes))
+	if s.Nodes < 0 || s.Nodes > maxNodes {
+		wrong = append(wrong, fmt.Sprintf("Nodes is %d, must be in 0 to %d", s.Nodes, maxNodes))
+	}
+	if s.Nodes > 0 && s.Global > maxShared {
+		wrong = append(wrong, fmt.Sprintf("Global is %d, with Nodes at most %d", s.Global, maxShared))
 	}
 	if s.Nodes > 0 && s.Block == 0 && s.Blocks == nil {
 		wrong = append(wrong, fmt.Sprintf("Nodes is %d without blocks: it is blocks that have a home, give Block or Blocks", s.Nodes))

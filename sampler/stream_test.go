@@ -120,6 +120,16 @@ func TestStreamValidate(t *testing.T) {
 	if err := (sampler.Stream{N: 0, Global: 1}).Validate(); err != nil {
 		t.Error(err)
 	}
+	many := sampler.Stream{N: 10, Global: 1 << 40, Block: 4, Window: 1, Nodes: 1 << 40}
+	if err := many.Validate(); !errors.Is(err, nd.ErrConfig) || !strings.Contains(err.Error(), "Nodes is") || !strings.Contains(err.Error(), "Global is") {
+		t.Errorf("memory without bound: %v", err)
+	}
+	for _, world := range []int{0, math.MaxInt32 + 1, math.MaxInt} {
+		s := sampler.Stream{N: 10, Global: 4}
+		if err := s.CheckWorld(world); !errors.Is(err, nd.ErrConfig) || s.Slice(0, 0, world).Len() != 0 {
+			t.Errorf("%d ranks: %v, and the first gets %v", world, err, s.Slice(0, 0, world))
+		}
+	}
 	err := sampler.Stream{N: -1, Global: 0, Tail: 9, Replicas: -1}.Validate()
 	if !errors.Is(err, nd.ErrConfig) {
 		t.Fatalf("got %v", err)
