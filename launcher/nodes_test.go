@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -82,5 +83,59 @@ func TestKeyMismatch(t *testing.T) {
 		if code != 1 || out != "" || i == 0 && !strings.Contains(stderr, "key") {
 			t.Errorf("exit %d, %q\n%s", code, out, stderr)
 		}
+	}
+}
+
+// A signal to one node's launcher stops the whole job, and every node has its code:
+// while workers run, and while a node is awaited.
+func TestSignalReachesAllNodes(t *testing.T) {
+	for _, backend := range []string{"static", "c10d"} {
+		for sent := range 2 {
+			jobs := nodes(t, backend, [2][]string{}, "catch=2", "say=up", "told=0")
+			jobs[0].line()
+			jobs[1].line()
+			jobs[sent].send(syscall.SIGINT)
+			for i, j := range jobs {
+				if code, out, stderr := j.wait(); code != 130 || !strings.HasSuffix(out, " 2\n") {
+					t.Errorf("%s, node %d has the signal: node %d exits with %d, %q\n%s", backend, sent, i, code, out, stderr)
+				}
+			}
+		}
+	}
+	port := freePort(t)
+	var jobs []*job
+	for _, rank := range []string{"0", "1"} {
+		jobs = append(jobs, start(t, nil, append([]string{"--nnodes", "3", "--master-addr", "127.0.0.1", "--master-port", port, "--node-rank", rank}, workers(1, "say=ran")...)...))
+		waitForListener(t, port)
+	}
+	jobs[0].send(syscall.SIGTERM)
+	for i, j := range jobs {
+		// Node 1 may not have joined yet, and then finds nobody until it is told too.
+		if i == 1 {
+			j.send(syscall.SIGTERM)
+		}
+		if code, out, stderr := j.wait(); code != 143 || out != "" {
+			t.Errorf("while a node is awaited: node %d exits with %d, %q\n%s", i, code, out, stderr)
+		}
+	}
+}
+
+// Whichever launcher is killed, the others end their workers, in bounded time.
+func TestLauncherOfANodeKilled(t *testing.T) {
+	for killed := range 2 {
+		jobs := nodes(t, "static", [2][]string{}, "pid", "wait")
+		var pids [2]int
+		for i, j := range jobs {
+			pids[i] = j.pids(1)[i]
+		}
+		if err := jobs[killed].cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_, _, _ = jobs[killed].wait()
+		if code, _, stderr := jobs[1-killed].wait(); code != 1 || !strings.Contains(stderr, "headrace: ") {
+			t.Errorf("node %d was killed: the other exits with %d\n%s", killed, code, stderr)
+		}
+		gone(t, pids[0])
+		gone(t, pids[1])
 	}
 }

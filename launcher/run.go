@@ -92,10 +92,11 @@ type shell struct {
 	warm    bool              // the engines were started
 	ending  bool              // of the spawner's thread: engines that end are not started again
 
-	timer *time.Timer
-	talks sync.WaitGroup // calls of the group, and what feeds the mailbox
-	stop  chan struct{}  // closed to end the feeders
-	mu    struct {
+	timer   *time.Timer
+	talks   sync.WaitGroup // calls of the group, and what feeds the mailbox
+	reports sync.WaitGroup // those of them that the other nodes should hear before the end
+	stop    chan struct{}  // closed to end the feeders
+	mu      struct {
 		sync.Mutex
 		group rendezvous.Group // nil until the node is known to the job
 	}
@@ -228,6 +229,7 @@ func (sh *shell) supervise(ctx context.Context, signals chan os.Signal) verdict 
 	if sh.spec.Adopt {
 		sh.spawner.now(func() { v.stuck = append(v.stuck, endAll(pidSet(v.stuck), sweepBound, sh.spawner.reapAdopted)...) })
 	}
+	sh.reports.Wait()
 	group := sh.entered()
 	if group != nil {
 		_ = group.Close() // after it no call of the group waits
@@ -262,13 +264,24 @@ func (sh *shell) carry(ctx context.Context, effects []effect) (v verdict, done b
 			sh.sweep()
 		case report:
 			if g := sh.entered(); g != nil {
-				sh.talks.Go(func() { _ = g.Report(ctx, e.outcome) }) // the group tells of its own troubles by an event
+				sh.reports.Go(func() { sh.report(ctx, g, e.outcome) })
 			}
 		case finish:
 			return e.verdict, true
 		}
 	}
 	return v, false
+}
+
+// reportBound is how long a report may take to leave this node.
+const reportBound = 10 * time.Second
+
+// report tells the group of an outcome. The group tells of its own troubles by an
+// event.
+func (sh *shell) report(ctx context.Context, g rendezvous.Group, o rendezvous.Outcome) {
+	ctx, cancel := context.WithTimeout(ctx, reportBound)
+	defer cancel()
+	_ = g.Report(ctx, o)
 }
 
 // next asks the group for the next round. The first time it finds the group.
