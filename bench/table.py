@@ -27,7 +27,7 @@ Run = dict[str, Any]
 class Goal:
     what: str
     goal: str
-    run: str  # name of the run that shows it
+    run: str  # the run that shows it, or several: the first that there is
     judge: Callable[[dict[str, Any]], tuple[str, str]] | None = None  # the value, whether it is reached
 
 
@@ -77,20 +77,27 @@ def assembled(r: dict[str, Any]) -> tuple[str, str]:
 
 
 def beside_nvcomp(r: dict[str, Any]) -> tuple[str, str]:
-    ratio = r["GB_per_s"] / r["rival"]
-    return f"{r['GB_per_s']:.1f} GB/s, {ratio:.1f} times nvCOMP's {r['rival']:.1f}", "yes" if ratio >= 3 else "no"
+    if "rival" not in r:
+        return "nvCOMP was not measured", ""
+    ratio = r["decoded_gb_per_s"] / r["rival"]
+    return f"{r['decoded_gb_per_s']:.1f} GB/s, {ratio:.2f} times nvCOMP's {r['rival']:.1f}", "yes" if ratio >= 3 else "no"
 
 
 H2D = "90 % of the pinned copy rate of 55 GB/s: 49.5"
 GPU_GOALS = [
     Goal("copies to the GPU, uncompressed, page cache pinned", H2D, "raw-none", at_least("copied_gb_per_s", 49.5)),
     Goal("host cores busy meanwhile", "at most 2", "raw-none", host_cores),
-    Goal("copies to the GPU, LZ4, page cache pinned", H2D, "lz4-none-large lz4-none lz4-batch", at_least("copied_gb_per_s", 49.5)),
-    Goal("copies to the GPU, uncompressed, through the ring", "36", "raw-none-ring raw-batch-ring", at_least("copied_gb_per_s", 36)),
+    Goal("copies to the GPU, LZ4, page cache pinned", H2D, "lz4-none-large | lz4-batch", at_least("copied_gb_per_s", 49.5)),
     Goal(
-        "blosc-lz4 with shuffle, 512 chunks a launch, kernel alone",
-        "3 times nvCOMP's LZ4 in waves of 512, same run",
-        "blosc-lz4 512",
+        "copies to the GPU, uncompressed, through the ring",
+        "36",
+        "raw-none-ring raw-batch-ring",
+        at_least("copied_gb_per_s", 36),
+    ),
+    Goal(
+        "blosc-lz4 with shuffle, decoded as it is streamed",
+        "3 times nvCOMP's LZ4 alone in waves of 512, same session",
+        "blosc-lz4-none-large",
         beside_nvcomp,
     ),
     Goal("default scenario (zstd) by nvCOMP, reuse batch, f32 out", "45", "zstd-nvcomp-batch", at_least("gb_per_s", 45)),
@@ -158,7 +165,7 @@ def source(run: Run) -> str:
 def gpu_goals(runs: dict[str, Run]) -> str:
     rows: list[list[str]] = []
     for g in GPU_GOALS:
-        run = next((runs[name] for name in g.run.split() if name in runs), None)
+        run = next((runs[name] for name in g.run.split(" | ") if name in runs), None)
         if run is None or g.judge is None:
             rows.append([g.what, g.goal, "not measured", "", ""])
             continue
@@ -291,6 +298,9 @@ def kernel_rows(runs: dict[str, Run]) -> str:
 def parts() -> dict[str, str]:
     kernels = kernel_runs()
     gpu = newest("gpu-2*.json", lambda row: row["name"])
+    streamed, alone = gpu.get("blosc-lz4-none-large"), kernels.get("blosc-lz4 512")
+    if streamed and alone and streamed["commit"] == alone["commit"] and "rival" in alone["result"]:
+        streamed["result"]["rival"] = alone["result"]["rival"]
     compare = newest("compare-*.json", lambda row: f"{row['set']} {row['case']}")
     return {
         "gpu goals": gpu_goals(gpu | newest("trainer-*.json", lambda row: row["name"]) | kernels),
