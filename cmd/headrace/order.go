@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"os"
@@ -99,23 +100,29 @@ func (f *orderFlags) read(cmd *cobra.Command, needed ...string) (err error) {
 	return nil
 }
 
-// readBlocks reads the numbers of samples of blocks.
-func readBlocks(file string) (*sampler.Blocks, error) {
-	text, err := os.ReadFile(file)
+// readBlocks reads the numbers of samples of blocks, and no more of them than a
+// stream takes.
+func readBlocks(name string) (*sampler.Blocks, error) {
+	file, err := os.Open(name)
 	if err != nil {
 		return nil, nd.Errorf(nd.ErrIO, "--blocks: %w", err)
 	}
+	defer func() { _ = file.Close() }() // only read
 	var sizes []int64
-	for line := range bytes.Lines(text) {
-		n, err := strconv.ParseInt(string(bytes.TrimSpace(line)), 10, 64)
+	lines := bufio.NewScanner(file)
+	for lines.Scan() && len(sizes) <= sampler.MaxBlocks {
+		n, err := strconv.ParseInt(string(bytes.TrimSpace(lines.Bytes())), 10, 64)
 		if err != nil {
-			return nil, usagef("--blocks %s: line %d: %.20q is not a number", file, len(sizes)+1, line)
+			return nil, usagef("--blocks %s: line %d: %.20q is not a number", name, len(sizes)+1, lines.Bytes())
 		}
 		sizes = append(sizes, n)
 	}
+	if err := lines.Err(); err != nil {
+		return nil, nd.Errorf(nd.ErrIO, "--blocks %s: line %d: %w", name, len(sizes)+1, err)
+	}
 	blocks, err := sampler.NewBlocks(sizes)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--blocks %s: %w", file, err)}
+		return nil, usageError{fmt.Errorf("--blocks %s: %w", name, err)}
 	}
 	return blocks, nil
 }

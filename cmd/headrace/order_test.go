@@ -184,12 +184,25 @@ func (c cancelOnWrite) Write(p []byte) (int, error) {
 func TestOrderInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	for _, args := range []string{"order show --n 4000000000000000000 --global 2 --json", "order verify --n 4000000000000000000"} {
+	for _, args := range []string{"order show --n 4000000000000000000 --global 2 --json", "order show --n 4000000000000000000 --global 4000000000000000000 --json", "order verify --n 4000000000000000000"} {
 		var stderr bytes.Buffer
 		if code := run(ctx, strings.Fields(args), cancelOnWrite{cancel}, &stderr); code != exitInterrupted || stderr.String() != "headrace: interrupted\n" {
 			t.Errorf("%s: exit %d %q", args, code, &stderr)
 		}
 	}
+}
+
+// A batch need not fit the memory to be shown.
+func TestOrderShowLargestBatch(t *testing.T) {
+	out := must(t, strings.Fields("order show --n 9223372036854775807 --global 9223372036854775807 --world 2")...)
+	if !strings.Contains(out, "rank 1  4611686018427387903:9223372036854775807") || strings.Count(out, "… 46116860184273878") != 2 {
+		t.Error(out)
+	}
+}
+
+// A file of blocks without end is not read to its end.
+func TestOrderEndlessBlocks(t *testing.T) {
+	fails(t, 1, strings.Fields("order show --n 4 --global 2 --blocks /dev/zero"), "line 1: bufio.Scanner: token too long")
 }
 
 func TestOrderMistakes(t *testing.T) {
@@ -209,6 +222,7 @@ func TestOrderMistakes(t *testing.T) {
 		{"order show --n 4 --global 2 --tail end", `tail "end"`},
 		{"order show --n many --global 2", "invalid argument"},
 		{"order show --n 4 --global 2 --window 2", "Window is 2 without blocks"},
+		{"order show --n 4 --global 2 --block 2 --nodes 1000000000000 --world 1000000000000", "Nodes is 1000000000000"},
 		{"order show --n 4 --global 2 --nodes 1", "Nodes is 1 without blocks"},
 		{"order show --n 4 --global 2 --block 2 --window 0", "Window is 0"},
 		{"order show --n 4 --global 2 --block 2 --nodes 2 --world 3", "on 2 nodes"},

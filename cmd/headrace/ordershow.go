@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ line. With --quality it shows instead how well the order shuffles and what it re
 				write = show.json
 			}
 			for step := steps.Start; step < steps.Stop; step++ {
-				if err := errors.Join(cmd.Context().Err(), write(step)); err != nil {
+				if err := errors.Join(cmd.Context().Err(), write(cmd.Context(), step)); err != nil {
 					return err
 				}
 			}
@@ -94,37 +95,53 @@ type rankPart struct {
 	Positions []int64 `json:"positions,omitempty"`
 }
 
-func (b *batchShow) part(step int64, rank int) (rankPart, []int64) {
-	p := b.epoch.Positions(step, rank, b.world)
-	spans := sampler.Spans(p)
-	if len(spans) > 1 {
-		return rankPart{Rank: rank, Positions: p}, p
+// spans is the positions of a rank. A batch may be larger than memory: without
+// nodes they are not listed.
+func (b *batchShow) spans(step int64, rank int) []nd.Span {
+	if b.epoch.Nodes > 0 {
+		return sampler.Spans(b.epoch.Positions(step, rank, b.world))
 	}
-	first, count := b.epoch.Slice(step, rank, b.world).Start, int64(len(p))
-	if count > 0 {
-		first = p[0]
+	if slice := b.epoch.Slice(step, rank, b.world); slice.Len() > 0 {
+		return []nd.Span{slice}
 	}
-	return rankPart{Rank: rank, First: &first, Count: &count}, p
+	return nil
+}
+
+func (b *batchShow) part(step int64, rank int, spans []nd.Span) rankPart {
+	switch len(spans) {
+	case 0:
+		return rankPart{Rank: rank, First: new(b.epoch.Slice(step, rank, b.world).Start), Count: new(int64(0))}
+	case 1:
+		return rankPart{Rank: rank, First: &spans[0].Start, Count: new(spans[0].Len())}
+	}
+	part := rankPart{Rank: rank}
+	for _, s := range spans {
+		for p := s.Start; p < s.Stop; p++ {
+			part.Positions = append(part.Positions, p)
+		}
+	}
+	return part
 }
 
 // json writes a batch as one line, sample by sample: a batch may be large.
-func (b *batchShow) json(step int64) error {
+func (b *batchShow) json(ctx context.Context, step int64) error {
 	span := b.epoch.Span(step)
 	var ranks []rankPart
-	var positions []int64
+	var spans []nd.Span
 	for rank := b.ranks.Start; rank < b.ranks.Stop; rank++ {
-		part, p := b.part(step, int(rank))
-		ranks, positions = append(ranks, part), p
+		spans = b.spans(step, int(rank))
+		ranks = append(ranks, b.part(step, int(rank), spans))
 	}
 	first := span.Start
-	if !b.whole && len(positions) > 0 {
-		first = positions[0]
+	switch {
+	case b.whole:
+		spans = []nd.Span{span}
+	case len(spans) > 0:
+		first = spans[0].Start
 	}
 	_, _ = fmt.Fprintf(b.out, `{"epoch":%d,"step":%d,"first":%d,"samples":[`, b.epoch.Number, step, first)
-	if b.whole {
-		b.samples(span.Len(), func(i int64) int64 { return span.Start + i }, ',')
-	} else {
-		b.samples(int64(len(positions)), func(i int64) int64 { return positions[i] }, ',')
+	if err := b.samples(ctx, spans); err != nil {
+		return err
 	}
 	doc, err := json.Marshal(ranks)
 	if err != nil {
@@ -134,34 +151,47 @@ func (b *batchShow) json(step int64) error {
 	return err
 }
 
-// samples writes the samples at n positions. A writer that fails keeps its error
-// for the next call.
-func (b *batchShow) samples(n int64, position func(int64) int64, between byte) {
-	for i := range n {
-		if i > 0 {
-			_ = b.out.WriteByte(between)
+// samples writes the samples at positions, until the writer fails or the context
+// ends.
+func (b *batchShow) samples(ctx context.Context, spans []nd.Span) error {
+	const atOnce = 4096
+	between := ""
+	for _, s := range spans {
+		for ; s.Start < s.Stop; s.Start += atOnce {
+			for _, sample := range b.epoch.Order().Samples(nd.Span{Start: s.Start, Stop: s.Start + min(atOnce, s.Len())}) {
+				_, _ = b.out.WriteString(between)
+				_, _ = b.out.Write(strconv.AppendInt(b.out.AvailableBuffer(), sample, 10))
+				between = ","
+			}
+			_, err := b.out.WriteString("") // a writer that failed keeps its error
+			if err = errors.Join(ctx.Err(), err); err != nil {
+				return err
+			}
 		}
-		_, _ = b.out.Write(strconv.AppendInt(b.out.AvailableBuffer(), b.epoch.Order().At(position(i)), 10))
 	}
+	return nil
 }
 
 // shown is the most samples of a rank that text shows.
 const shown = 12
 
 // text writes a batch for people: a line a rank.
-func (b *batchShow) text(step int64) error {
+func (b *batchShow) text(_ context.Context, step int64) error {
 	span := b.epoch.Span(step)
 	_, _ = fmt.Fprintf(b.out, "epoch %d  step %d  positions %d:%d\n", b.epoch.Number, step, span.Start, span.Stop)
 	var rows bytes.Buffer
 	for rank := b.ranks.Start; rank < b.ranks.Stop; rank++ {
-		_, p := b.part(step, int(rank))
-		fmt.Fprintf(&rows, "  rank %d\t%s\t", rank, spansText(p))
-		for i, position := range p {
-			if i == shown {
-				fmt.Fprintf(&rows, " … %d more", len(p)-shown)
-				break
+		spans := b.spans(step, int(rank))
+		fmt.Fprintf(&rows, "  rank %d\t%s\t", rank, spansText(spans))
+		left := int64(shown)
+		for _, s := range spans {
+			for _, sample := range b.epoch.Order().Samples(nd.Span{Start: s.Start, Stop: s.Start + min(left, s.Len())}) {
+				fmt.Fprintf(&rows, " %d", sample)
+				left--
 			}
-			fmt.Fprintf(&rows, " %d", b.epoch.Order().At(position))
+		}
+		if count := positions(spans); count > shown {
+			fmt.Fprintf(&rows, " … %d more", count-shown)
 		}
 		rows.WriteByte('\n')
 	}
@@ -170,13 +200,20 @@ func (b *batchShow) text(step int64) error {
 
 // spansText is positions as "0:4", or where they are not in a row as their number
 // and range.
-func spansText(positions []int64) string {
-	switch spans := sampler.Spans(positions); len(spans) {
+func spansText(spans []nd.Span) string {
+	switch len(spans) {
 	case 0:
 		return "-"
 	case 1:
 		return fmt.Sprintf("%d:%d", spans[0].Start, spans[0].Stop)
-	default:
-		return fmt.Sprintf("%d in %d:%d", len(positions), spans[0].Start, spans[len(spans)-1].Stop)
 	}
+	return fmt.Sprintf("%d in %d:%d", positions(spans), spans[0].Start, spans[len(spans)-1].Stop)
+}
+
+// positions is the number of positions in spans.
+func positions(spans []nd.Span) (n int64) {
+	for _, s := range spans {
+		n += s.Len()
+	}
+	return n
 }
