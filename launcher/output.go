@@ -81,9 +81,9 @@ func (o *outputs) descriptor(local, stream int) (uintptr, error) {
 		o.opened = append(o.opened, file)
 		return file.Fd(), nil
 	}
-	p := &pump{file: file, prefix: o.prefix(local), duplicates: o.duplicates[stream], filters: [2][]string{o.spec.StdoutDuplicates, o.spec.StderrDuplicates}[stream]}
-	if shown {
-		p.console = o.consoles[stream]
+	p := &pump{file: file, prefix: o.prefix(local), filters: [2][]string{o.spec.StdoutDuplicates, o.spec.StderrDuplicates}[stream]}
+	if shown { // torch 2.15 leaves ranks that the filter hides out of the duplicates too
+		p.console, p.duplicates = o.consoles[stream], o.duplicates[stream]
 	}
 	return o.pipe(p)
 }

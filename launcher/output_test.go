@@ -68,25 +68,26 @@ func errLines(stderr string) (lines []string) {
 	return lines
 }
 
-// The filter hides ranks on the console alone; duplicates hold the matching lines of
-// teed streams of all ranks.
+// The filter hides ranks on the console and in the duplicates, which hold the matching
+// lines of teed streams with their prefixes; the ranks' own files have everything.
 func TestFilters(t *testing.T) {
 	dir := t.TempDir()
-	args := append([]string{"--tee", "3", "--local-ranks-filter", "1", "--duplicate-stdout-filters", "key,,word,other", "--duplicate-stderr-filters", "never", "--log-dir", dir},
-		workers(2, "say=a key,word of %r", "say=plain", "err=err %r", "exit=0")...)
+	args := append([]string{"--tee", "3", "--local-ranks-filter", "1,2", "--duplicate-stdout-filters", "key,,word,other", "--duplicate-stderr-filters", "never", "--log-dir", dir},
+		workers(3, "say=a key,word of %r", "say=plain", "err=err %r", "exit=0")...)
 	code, out, stderr := run(t, nil, args...)
-	if code != 0 || out != "[default1]:a key,word of 1\n[default1]:plain\n" || !slices.Equal(errLines(stderr), []string{"[default1]:err 1"}) {
+	shown := []string{"[default1]:a key,word of 1", "[default1]:plain", "[default2]:a key,word of 2", "[default2]:plain"}
+	if code != 0 || !slices.Equal(sortedLines(out), shown) || !slices.Equal(errLines(stderr), []string{"[default1]:err 1", "[default2]:err 2"}) {
 		t.Errorf("exit %d, %q, %q", code, out, stderr)
 	}
 	got := files(t, dir)
-	if lines := sortedLines(got["attempt_0/filtered_stdout.log"]); !slices.Equal(lines, []string{"[default0]:a key,word of 0", "[default1]:a key,word of 1"}) {
+	if lines := sortedLines(got["attempt_0/filtered_stdout.log"]); !slices.Equal(lines, []string{"[default1]:a key,word of 1", "[default2]:a key,word of 2"}) {
 		t.Errorf("filtered %q", lines)
 	}
 	delete(got, "attempt_0/filtered_stdout.log")
 	same(t, got, map[string]string{
 		"attempt_0/filtered_stderr.log": "",
-		"attempt_0/0/stdout.log":        "a key,word of 0\nplain\n", "attempt_0/1/stdout.log": "a key,word of 1\nplain\n",
-		"attempt_0/0/stderr.log": "err 0\n", "attempt_0/1/stderr.log": "err 1\n",
+		"attempt_0/0/stdout.log":        "a key,word of 0\nplain\n", "attempt_0/1/stdout.log": "a key,word of 1\nplain\n", "attempt_0/2/stdout.log": "a key,word of 2\nplain\n",
+		"attempt_0/0/stderr.log": "err 0\n", "attempt_0/1/stderr.log": "err 1\n", "attempt_0/2/stderr.log": "err 2\n",
 	})
 }
 
