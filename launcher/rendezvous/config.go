@@ -68,6 +68,12 @@ func (c *Config) fill() {
 // lostAfter is the silence after which a node counts as dead.
 func (c *Config) lostAfter() time.Duration { return c.Heartbeat * time.Duration(c.Attempts) }
 
+// beat is the time between signs of life, and between looks at those of others: there
+// are at least three until a node counts as dead, whatever Attempts is.
+func (c *Config) beat() time.Duration {
+	return max(time.Millisecond, min(c.Heartbeat, c.lostAfter()/3))
+}
+
 // maxNodes bounds the nodes of a job, so that what a coordinator keeps is bounded.
 const maxNodes = 1 << 16
 

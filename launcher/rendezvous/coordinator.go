@@ -184,7 +184,7 @@ func (c *coordinator) arrive(a arrival) bool {
 // loop runs the machine until the job is over and all nodes have hung up.
 func (c *coordinator) loop() {
 	defer c.finish()
-	timer := time.NewTimer(c.config.Heartbeat)
+	timer := time.NewTimer(c.config.beat())
 	defer timer.Stop()
 	for !c.over || len(c.links) > 0 {
 		select {
@@ -210,16 +210,16 @@ func (c *coordinator) finish() {
 	}
 }
 
-// untilTick is the time to the machine's next tick: at least one a heartbeat, by
-// which silence is noticed.
+// untilTick is the time to the machine's next tick: at least one a beat, by which
+// silence is noticed.
 func (c *coordinator) untilTick() time.Duration {
-	wait := c.config.Heartbeat
+	wait := c.config.beat()
 	now := time.Since(c.began)
 	if at, ok := c.machine.wake(); ok {
 		wait = min(wait, at-now)
 	}
 	// Ticks for silence keep their own pace, however many messages come.
-	return max(0, min(wait, c.machine.ticked+c.config.Heartbeat-now))
+	return max(0, min(wait, c.machine.ticked+c.config.beat()-now))
 }
 
 func (c *coordinator) take(a arrival) {

@@ -55,6 +55,40 @@ func TestSilentNode(t *testing.T) {
 	})
 }
 
+// A job that asks for one or two missed heartbeats notices silence too, and takes
+// nobody for dead who is not.
+func TestFewAttempts(t *testing.T) {
+	for _, attempts := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMemnet()
+			configs := []Config{m.node(t, 2, 2, 0), m.node(t, 2, 2, 1)}
+			for i := range configs {
+				configs[i].Attempts = attempts
+			}
+			groups := join(t, configs...)
+			next(t, groups...)
+			time.Sleep(10 * time.Minute) // of the bubble
+			select {
+			case e := <-groups[0].Events():
+				t.Fatalf("%d attempts: event %+v", attempts, e)
+			default:
+			}
+			m.mu.Lock()
+			m.mute[1] = true
+			m.mu.Unlock()
+			began := time.Now()
+			wantEvent(t, groups[0], Stop)
+			if d := time.Since(began); d > time.Duration(2*attempts)*5*time.Second+5*time.Second {
+				t.Errorf("%d attempts: noticed after %v", attempts, d)
+			}
+			wantEvent(t, groups[1], Stop)
+			m.mu.Lock()
+			m.mute[1] = false
+			m.mu.Unlock()
+		})
+	}
+}
+
 // pytorch issue 73682: on Kubernetes the master's name does not resolve until its pod
 // is ready, and that was fatal.
 func TestNameNotReady(t *testing.T) {

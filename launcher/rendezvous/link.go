@@ -29,7 +29,7 @@ type link struct {
 }
 
 func newLink(conn net.Conn, c *Config) *link {
-	return &link{conn: conn, beat: c.Heartbeat, timeout: c.lostAfter(), out: newQueue[[]byte](queuedMessages, queuedBytes), last: make(chan struct{})}
+	return &link{conn: conn, beat: c.beat(), timeout: c.lostAfter(), out: newQueue[[]byte](queuedMessages, queuedBytes), last: make(chan struct{})}
 }
 
 // send queues a frame, and never blocks.
