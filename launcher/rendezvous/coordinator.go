@@ -153,6 +153,10 @@ func (c *coordinator) serve(conn net.Conn, local bool) {
 	r := bufio.NewReader(conn)
 	id := new(memberID)
 	limit := maxJoin
+	// Whoever has proved its key joins at once. Later the machine counts the silence.
+	if err := conn.SetReadDeadline(time.Now().Add(shakeTimeout)); err != nil {
+		return
+	}
 	for {
 		m, err := readMessage(r, limit)
 		if err != nil {
@@ -164,9 +168,9 @@ func (c *coordinator) serve(conn net.Conn, local bool) {
 			return
 		}
 		if m.Type == typeJoin {
-			limit = maxMessage
+			limit, err = maxMessage, conn.SetReadDeadline(time.Time{})
 		}
-		if !c.arrive(arrival{l, id, input{message: m, sees: sees, local: local}}) {
+		if err != nil || !c.arrive(arrival{l, id, input{message: m, sees: sees, local: local}}) {
 			return
 		}
 	}

@@ -122,11 +122,12 @@ func response(key []byte, side string, client, server []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// token is what the master's node answers to a probe: it shows the job and the check.
-func token(key []byte, attempt int) string {
+// token is what the master's node answers to a probe: it shows the job, of which
+// several may have one key, and the check.
+func token(key []byte, runID string, attempt int) []byte {
 	mac := hmac.New(sha256.New, key)
-	_, _ = mac.Write([]byte("probe " + strconv.Itoa(attempt)))
-	return hex.EncodeToString(mac.Sum(nil))
+	_, _ = mac.Write([]byte("probe " + strconv.Itoa(attempt) + " " + runID))
+	return []byte(hex.EncodeToString(mac.Sum(nil)))
 }
 
 func write(conn net.Conn, v any) error {

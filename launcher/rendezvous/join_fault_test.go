@@ -305,6 +305,91 @@ func TestServerWithoutKey(t *testing.T) {
 	}
 }
 
+// Who has proved its key and then says nothing, or no more than that it is alive, is
+// hung up on.
+func TestPeerThatDoesNotJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemnet()
+		join(t, m.node(t, 2, 2, 0))
+		conn, err := m.dial(t.Context(), 1, "h0:29400")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := shake(conn, []byte("key"), false, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if err := write(conn, &message{Type: typeBeat}); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		var timeout net.Error
+		if _, err := io.Copy(io.Discard, conn); errors.As(err, &timeout) && timeout.Timeout() {
+			t.Error("the coordinator keeps it")
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A probe that reaches rank 0's node of another job finds that out, also where both
+// jobs have one key.
+func TestTokenIsOfOneJob(t *testing.T) {
+	a, b := token([]byte("key"), "a", 1), token([]byte("key"), "b", 1)
+	if string(a) == string(b) || string(a) == string(token([]byte("key"), "a", 2)) || string(a) == string(token([]byte("k"), "a", 1)) {
+		t.Errorf("tokens %s and %s", a, b)
+	}
+}
+
+// Whatever a worker left in its error file, its failure reaches the other nodes.
+func TestFailureOfAnySize(t *testing.T) {
+	deep := strings.Repeat("[", 9999) + strings.Repeat("]", 9999)
+	for what, cause := range map[string]Failure{
+		"deep":         {Error: []byte(deep)},
+		"long":         {Error: []byte(`"` + strings.Repeat("<", 17<<20) + `"`)},
+		"no JSON":      {Error: []byte(`{"message"`)},
+		"two values":   {Error: []byte(`1],[2`)},
+		"long message": {Message: strings.Repeat("\xff", 10<<20)},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMemnet()
+				groups := join(t, m.node(t, 2, 2, 0), m.node(t, 2, 2, 1))
+				next(t, groups...)
+				cause.ExitCode = 3
+				report(t, groups[1], Outcome{Kind: Failed, Cause: &cause})
+				for _, g := range groups {
+					if e := wantEvent(t, g, Stop); e.Cause == nil || e.Cause.ExitCode != 3 || len(e.Cause.Error) > 0 {
+						t.Errorf("event %.300s", e.Reason)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Close does not wait for a probe whose answer does not come.
+func TestCloseBesideProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemnet()
+		g := &group{config: &Config{network: m.host(1)}}
+		m.swallow(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := g.dialOnce(ctx, "h0:29400", 1); err == nil || time.Since(began) > 2*time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, l := range m.listeners {
+			_ = l.Close()
+		}
+	})
+}
+
 // Bytes that are no handshake neither harm the job nor keep it busy.
 func TestNoise(t *testing.T) {
 	port := freePort(t)

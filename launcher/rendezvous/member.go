@@ -1,9 +1,11 @@
 package rendezvous
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/headrace/headrace/nd"
 )
@@ -68,9 +70,10 @@ func (b *member) report(o Outcome) {
 		if cause.Host == "" {
 			cause.Host = b.round.Nodes[b.round.Rank].Host
 		}
-		if !json.Valid(cause.Error) { // a worker may have written anything
+		if !sendable(cause.Error) {
 			cause.Error = nil
 		}
+		cause.Message = strings.ToValidUTF8(cause.Message[:min(len(cause.Message), maxText)], "")
 		o.Cause = &cause
 	}
 	if b.released {
@@ -79,6 +82,22 @@ func (b *member) report(o Outcome) {
 	}
 	b.succeeded = o.Kind == Succeeded
 	b.out.messages = append(b.out.messages, &message{Type: typeOutcome, Outcome: &o})
+}
+
+// Limits of a failure's parts: an outcome that is too long for a message would not be
+// sent, and the job wait for it for ever.
+const (
+	maxText     = 64 << 10 // bytes of the message
+	maxErrorDoc = 1 << 20  // of the error file's document; escaped it may have six times as many
+)
+
+// sendable reports whether an error file's document can be part of a message. A worker
+// may have written anything: no JSON, or JSON that is nested so deep that within a
+// message it is too deep for encoding/json.
+func sendable(doc []byte) bool {
+	const levels = 16
+	within := slices.Concat(bytes.Repeat([]byte("["), levels), doc, bytes.Repeat([]byte("]"), levels))
+	return len(doc) <= maxErrorDoc && json.Valid(doc) && json.Valid(within)
 }
 
 // reportAlone ends the round of a node that the others have not waited for.

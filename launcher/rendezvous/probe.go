@@ -2,6 +2,7 @@ package rendezvous
 
 import (
 	"context"
+	"crypto/hmac"
 	"fmt"
 	"net"
 	"strconv"
@@ -52,7 +53,7 @@ func (g *group) listenLocked(attempt int) error {
 		return nd.Errorf(nd.ErrIO, "%w", err)
 	}
 	g.mu.listener = l
-	text, err := frame(&message{Type: typeProbed, Attempt: attempt, Reason: token(g.key, attempt)})
+	text, err := frame(&message{Type: typeProbed, Attempt: attempt, Reason: string(token(g.key, g.config.RunID, attempt))})
 	if err != nil {
 		return err
 	}
@@ -109,6 +110,8 @@ func (g *group) dialOnce(ctx context.Context, address string, attempt int) error
 		return err
 	}
 	defer func() { _ = conn.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // the read notices
+	defer stop()
 	if err := conn.SetReadDeadline(time.Now().Add(dialTimeout)); err != nil {
 		return err
 	}
@@ -116,7 +119,7 @@ func (g *group) dialOnce(ctx context.Context, address string, attempt int) error
 	if err != nil {
 		return fmt.Errorf("%w: what answers is not rank 0's node", errNotOurs)
 	}
-	if m.Reason != token(g.key, attempt) {
+	if !hmac.Equal([]byte(m.Reason), token(g.key, g.config.RunID, attempt)) {
 		return fmt.Errorf("%w: another node answers", errNotOurs)
 	}
 	return nil
