@@ -6,9 +6,12 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -256,4 +259,49 @@ func TestCloseIsGraceful(t *testing.T) {
 		t.Errorf("got %d, %v", status, err)
 	}
 	http.DefaultClient.CloseIdleConnections()
+}
+
+// Clients that ask and do not read are hung up on, so that others are answered.
+func TestClientsThatDoNotRead(t *testing.T) {
+	var o metrics.Options
+	o.SlowAnswer(200 * time.Millisecond)
+	s := serve(t, o)
+	long := strings.Repeat("x", 1<<10) // 16 MiB in all: more than sockets hold
+	rows := make([]metrics.Row, 16<<10)
+	for i := range rows {
+		rows[i] = metrics.Row{Labels: []string{long + strconv.Itoa(i)}, Values: []float64{1}}
+	}
+	var scrapes sync.WaitGroup
+	scrapes.Add(4)
+	var asked atomic.Int32
+	table := metrics.NewTable([]string{"rank"}, []metrics.Column{{Name: "headrace_test", Help: "h"}}, func() []metrics.Row {
+		if asked.Add(1) > 4 {
+			return nil
+		}
+		scrapes.Done()
+		return rows
+	})
+	if err := s.Register(table); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		conn, err := net.Dial("tcp", s.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close() //nolint:errcheck // the server has hung up
+		if _, err := io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scrapes.Wait()
+	for began := time.Now(); ; {
+		code, _ := get(t, s, "/metrics", "")
+		if code == http.StatusOK {
+			return
+		}
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("still %d", code)
+		}
+	}
 }

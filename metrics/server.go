@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -23,8 +24,10 @@ const (
 	scrapes = 4
 	// headers is the most of a request that is read; nothing here takes a body.
 	headers = 16 << 10
-	// slow is the time that a client may take to ask.
-	slow = 5 * time.Second
+	// slow is the time that a client may take to ask, slowAnswer that from then on
+	// until it has read the answer: clients that do not read must not keep scrapes busy.
+	slow       = 5 * time.Second
+	slowAnswer = 30 * time.Second
 	// farewell is the time that answers in progress get at Close.
 	farewell = 2 * time.Second
 )
@@ -40,6 +43,8 @@ type Options struct {
 	// Health and Ready answer /healthz and /readyz: nil is yes, and so is no function.
 	// They are called by several goroutines at once.
 	Health, Ready func() error
+
+	answer time.Duration // of tests; 0: slowAnswer
 }
 
 // Server is a running server. Its methods may be called by several goroutines.
@@ -67,7 +72,7 @@ func New(o Options) (*Server, error) {
 	s.mux.Handle("GET /readyz", probe(o.Ready))
 	s.http = &http.Server{
 		Handler:           guard(o.Key, s.mux),
-		ReadHeaderTimeout: slow, ReadTimeout: slow, MaxHeaderBytes: headers,
+		ReadHeaderTimeout: slow, ReadTimeout: slow, WriteTimeout: cmp.Or(o.answer, slowAnswer), MaxHeaderBytes: headers,
 		ErrorLog: log.New(io.Discard, "", 0), // a scanner's bad requests are nobody's business
 	}
 	go s.serve()
