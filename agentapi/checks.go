@@ -90,6 +90,7 @@ func size(p *Plan) int {
 
 // verdict is the document by which node 0 tells the other nodes how a check ended.
 type verdict struct {
+	Round int       `json:"round"`
 	Check string    `json:"check"`
 	Error *errorDoc `json:"error,omitempty"`
 }

@@ -50,7 +50,8 @@
 // A plan is what one rank is about to load (type Plan). Plans of the same name
 // ("check") and round are compared once there is one of every rank of the world:
 // Compare says what must hold. The servers send plans to the one of node 0 as
-// documents of kind "plan" and get a document of kind "verdict" back; a check that
+// documents of kind "plan" and get a document of kind "verdict" back, each with its
+// round: {"round":N,"plan":{…}} and {"round":N,"check":C,"error":{…}}. A check that
 // stays incomplete for Options.PlanTimeout fails with the ranks that are missing.
 //
 // Kinds of errors are the words of package nd: "corrupt", "unsupported",

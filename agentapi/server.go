@@ -59,7 +59,16 @@ type Server struct {
 		stats   map[int]RankStats
 		checks  *checks
 		waiting []waiter
+		early   []roundPlan // of a round that is still to begin here
+
+		earlyBytes int // about what they take
 	}
+}
+
+// roundPlan is the document by which a plan goes to node 0.
+type roundPlan struct {
+	Round int  `json:"round"`
+	Plan  Plan `json:"plan"`
 }
 
 // waiter is a plan of one of this node's ranks that has no verdict yet.
@@ -86,10 +95,13 @@ func Serve(l net.Listener, options Options) *Server {
 // former round's ranks left is forgotten, and who of them still waits is told.
 func (s *Server) Begin(r Round) {
 	s.mu.Lock()
-	left := s.mu.waiting
-	s.mu.round, s.mu.checks, s.mu.waiting = r, newChecks(r.World), nil
+	left, early := s.mu.waiting, s.mu.early
+	s.mu.round, s.mu.checks, s.mu.waiting, s.mu.early, s.mu.earlyBytes = r, newChecks(r.World), nil, nil, 0
 	clear(s.mu.stats)
 	s.mu.Unlock()
+	for _, p := range early {
+		s.collect(p.Round, p.Plan)
+	}
 	for _, w := range left {
 		w.client.reply(&message{Type: typeChecked, ID: w.id, Error: describe(nd.Errorf(nd.ErrClosed, "the round ended while the plan waited"))})
 	}
@@ -136,22 +148,28 @@ func (s *Server) Stats() []RankStats {
 }
 
 // Receive takes a document that the server of another node sent by its Relay, in
-// the given round. Kinds that are not the server's are left to others: false.
+// the given round, which may not have begun here. Kinds that are not the server's are
+// left to others: false.
 func (s *Server) Receive(round, from int, kind string, doc []byte) (bool, error) {
 	switch kind {
 	case planDocument:
-		p, err := ParsePlan(doc)
-		if err != nil {
+		var p roundPlan
+		if err := json.Unmarshal(doc, &p); err != nil {
+			return true, nd.Errorf(nd.ErrCorrupt, "plan of node %d: %w", from, err)
+		}
+		if err := p.Plan.Validate(); err != nil {
 			return true, err
 		}
-		s.collect(round, p)
+		if p.Round == round { // else the round ended on its way
+			s.collect(round, p.Plan)
+		}
 		return true, nil
 	case verdictDocument:
 		var v verdict
 		if err := json.Unmarshal(doc, &v); err != nil {
 			return true, nd.Errorf(nd.ErrCorrupt, "verdict of node %d: %w", from, err)
 		}
-		if from == 0 {
+		if from == 0 && v.Round == round {
 			s.settle(round, v)
 		}
 		return true, nil
@@ -177,16 +195,21 @@ func (s *Server) plan(c *client, id uint64, p Plan) {
 	s.mu.Unlock()
 	if round.Node == 0 {
 		s.collect(round.Number, p)
-	} else if err := s.relayPlan(p); err != nil {
-		s.settle(round.Number, verdict{p.Check, describe(err)})
+	} else if err := s.relayPlan(roundPlan{round.Number, p}); err != nil {
+		s.settle(round.Number, verdict{Check: p.Check, Error: describe(err)})
 	}
+	s.rouse()
+}
+
+// rouse has expire look at the deadlines again.
+func (s *Server) rouse() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (s *Server) relayPlan(p Plan) error {
+func (s *Server) relayPlan(p roundPlan) error {
 	doc, err := json.Marshal(p)
 	if err != nil {
 		return nd.Errorf(nd.ErrBug, "plan: %w", err)
@@ -201,9 +224,17 @@ func (s *Server) relay(to int, kind string, doc []byte) error {
 	return s.options.Relay(to, kind, doc)
 }
 
-// collect adds a plan to node 0's checks.
+// collect adds a plan to node 0's checks. Another node's launcher may be ahead of this
+// one: a plan of the next round waits for Begin.
 func (s *Server) collect(round int, p Plan) {
 	s.mu.Lock()
+	if round > s.mu.round.Number {
+		if s.mu.earlyBytes += size(&p); s.mu.earlyBytes <= maxPlanBytes {
+			s.mu.early = append(s.mu.early, roundPlan{round, p})
+		}
+		s.mu.Unlock()
+		return
+	}
 	if round != s.mu.round.Number || s.mu.round.Node != 0 {
 		s.mu.Unlock()
 		return
@@ -211,12 +242,14 @@ func (s *Server) collect(round int, p Plan) {
 	done, err := s.mu.checks.add(p, time.Now().Add(s.options.PlanTimeout))
 	s.mu.Unlock()
 	if done {
-		s.announce(round, verdict{p.Check, describe(err)})
+		s.announce(round, verdict{Check: p.Check, Error: describe(err)})
 	}
+	s.rouse()
 }
 
 // announce settles a check on all nodes.
 func (s *Server) announce(round int, v verdict) {
+	v.Round = round
 	if doc, err := json.Marshal(v); err == nil {
 		// A node that does not hear of it answers its ranks when their time is up.
 		_ = s.relay(-1, verdictDocument, doc)

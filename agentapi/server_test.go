@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -306,7 +307,17 @@ func (p *pipes) dial(t *testing.T, h Hello) *Client {
 // another by function calls.
 func nodes(t *testing.T, lost func(from, to int, kind string) bool) []*Client {
 	t.Helper()
-	const ranks = 4
+	servers, listeners := servers(t, 7, lost)
+	var clients []*Client
+	for n, s := range servers {
+		clients = append(clients, ranks(t, s, listeners[n], Round{Number: 7, World: 4, Node: n})...)
+	}
+	return clients
+}
+
+// servers are those of two nodes, whose documents carry a round.
+func servers(t *testing.T, round int, lost func(from, to int, kind string) bool) ([]*Server, []*pipes) {
+	t.Helper()
 	servers := make([]*Server, 2)
 	listeners := make([]*pipes, 2)
 	for n := range servers {
@@ -315,7 +326,7 @@ func nodes(t *testing.T, lost func(from, to int, kind string) bool) []*Client {
 				if other == n || to >= 0 && to != other || lost(n, other, kind) {
 					continue
 				}
-				if mine, err := s.Receive(7, n, kind, doc); !mine || err != nil {
+				if mine, err := s.Receive(round, n, kind, doc); !mine || err != nil {
 					t.Errorf("node %d: %s from node %d: %v", other, kind, n, err)
 				}
 			}
@@ -324,22 +335,66 @@ func nodes(t *testing.T, lost func(from, to int, kind string) bool) []*Client {
 		listeners[n] = &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
 		servers[n] = Serve(listeners[n], Options{Relay: relay})
 	}
-	var clients []*Client
-	for n, s := range servers {
-		s.Begin(Round{Number: 7, World: ranks, Node: n})
-		for l := range 2 {
-			clients = append(clients, listeners[n].dial(t, Hello{Rank: 2*n + l, World: ranks, LocalRank: l, Round: -1}))
+	t.Cleanup(func() {
+		for _, s := range servers {
+			_ = s.Close()
 		}
+	})
+	return servers, listeners
+}
+
+// ranks begins a round at a server, and dials as its two ranks.
+func ranks(t *testing.T, s *Server, l *pipes, r Round) (clients []*Client) {
+	t.Helper()
+	s.Begin(r)
+	for local := range 2 {
+		clients = append(clients, l.dial(t, Hello{Rank: 2*r.Node + local, World: r.World, LocalRank: local, Round: -1}))
 	}
 	t.Cleanup(func() {
 		for _, c := range clients {
 			_ = c.Close()
 		}
-		for _, s := range servers {
-			_ = s.Close()
-		}
 	})
 	return clients
+}
+
+// A node whose launcher is ahead of node 0's sends its plans before node 0's server
+// knows of the round: they are not lost. Those of another round than they came in are
+// left out, whether the launcher's group is ahead of its server or the other way.
+func TestPlansBeforeTheRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		servers, listeners := servers(t, 7, func(int, int, string) bool { return false })
+		plans := plansOf(4, 1, 8)
+		clients := ranks(t, servers[1], listeners[1], Round{Number: 7, World: 4, Node: 1})
+		var ahead []error
+		var all sync.WaitGroup
+		all.Go(func() { ahead = checkAll(t.Context(), clients, plans[2:]) })
+		synctest.Wait()
+		stale, err := json.Marshal(roundPlan{Round: 6, Plan: plans[0]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := servers[0].Receive(7, 1, planDocument, stale); err != nil {
+			t.Error(err)
+		}
+		rest := checkAll(t.Context(), ranks(t, servers[0], listeners[0], Round{Number: 7, World: 4}), plans[:2])
+		all.Wait()
+		for rank, err := range append(rest, ahead...) {
+			if err != nil {
+				t.Errorf("rank %d: %v", rank, err)
+			}
+		}
+	})
+}
+
+// Node 0 names the missing ranks also where it is its own that are missing.
+func TestMissingPlansOfNode0(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clients := nodes(t, func(int, int, string) bool { return false })
+		for _, err := range checkAll(t.Context(), clients[2:], plansOf(4, 1, 8)[2:]) {
+			wantError(t, err, "no plan of ranks 0, 1 came in time")
+		}
+	})
 }
 
 func TestPlansOfTwoNodes(t *testing.T) {
