@@ -2,8 +2,13 @@ package launcher
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"syscall"
+	"time"
 
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/launcher/rendezvous"
@@ -32,7 +37,8 @@ func (k *sockets) open(runID string, relay func(to int, kind string, doc []byte)
 	if len(base) > longest {
 		base = "/tmp"
 	}
-	dir, err := os.MkdirTemp(base, "headrace-")
+	removeDead(base, time.Now().Add(-time.Minute))
+	dir, err := os.MkdirTemp(base, socketsPrefix)
 	if err != nil {
 		return nd.Errorf(nd.ErrIO, "folder for sockets: %w", err)
 	}
@@ -43,6 +49,31 @@ func (k *sockets) open(runID string, relay func(to int, kind string, doc []byte)
 	}
 	k.server = agentapi.Serve(listener, agentapi.Options{RunID: runID, Relay: relay})
 	return nil
+}
+
+// socketsPrefix begins the names of the folders.
+const socketsPrefix = "headrace-"
+
+// removeDead removes the folders of this user's launchers that were killed: those
+// older than a time whose socket nobody listens at.
+func removeDead(base string, before time.Time) {
+	agents, _ := filepath.Glob(filepath.Join(base, socketsPrefix+"*", "agent"))
+	for _, agent := range agents {
+		info, err := os.Lstat(agent)
+		if err != nil || info.Mode().Type() != fs.ModeSocket || info.ModTime().After(before) {
+			continue
+		}
+		if owner, ok := info.Sys().(*syscall.Stat_t); !ok || int(owner.Uid) != os.Geteuid() {
+			continue
+		}
+		conn, err := net.Dial("unix", agent)
+		switch {
+		case err == nil:
+			_ = conn.Close()
+		case errors.Is(err, syscall.ECONNREFUSED):
+			_ = os.RemoveAll(filepath.Dir(agent))
+		}
+	}
 }
 
 func (k *sockets) close() error {

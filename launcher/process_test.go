@@ -234,7 +234,7 @@ func startProgram(t *testing.T, env []string, program string, args ...string) *j
 	t.Helper()
 	j := &job{t: t, ended: make(chan struct{})}
 	j.cmd = exec.Command(program, args...)
-	j.cmd.Env = append(clean(os.Environ()), env...)
+	j.cmd.Env = append(append(clean(os.Environ()), "TMPDIR="+t.TempDir()), env...) // of two the last one counts
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	pipe, err := j.cmd.StdoutPipe()
 	if err != nil {

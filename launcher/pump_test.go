@@ -102,7 +102,7 @@ func checkPumps(t *testing.T, dir string, texts [][]byte) {
 			t.Errorf("stream %d: %d bytes shown of %d", i, shown[i].Len(), len(want))
 		}
 		short := true
-		for _, line := range bytes.Split(text, []byte("\n")) {
+		for line := range bytes.SplitSeq(text, []byte("\n")) {
 			short = short && len(line) < pumpBuffer
 		}
 		if ends := strings.Count(string(console), fmt.Sprintf("[%d]:", i)); short && ends != len(bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))) && len(text) > 0 {
