@@ -7,9 +7,12 @@ import (
 	"strings"
 )
 
-// mostHosts bounds what one list of hosts may unfold to, so that n[1-999999999]
-// is an error and not all memory.
-const mostHosts = 1 << 17
+// mostHosts and longestHost bound what one list of hosts may unfold to, so that
+// n[1-999999999] is an error and not all memory.
+const (
+	mostHosts   = 1 << 17
+	longestHost = 255 // bytes of a name in DNS
+)
 
 // countOf is the entry for one node of a list of counts as Slurm writes it, for
 // example SLURM_TASKS_PER_NODE: "8(x4),2" is 8 on each of four nodes and 2 on the
@@ -92,6 +95,9 @@ func unfold(hosts []string, name string) ([]string, error) {
 	names := []string{""}
 	for name != "" {
 		literal, rest, open := strings.Cut(name, "[")
+		if len(names[0])+len(literal) > longestHost {
+			return nil, fmt.Errorf("a host's name has more than %d bytes", longestHost)
+		}
 		numbers := []string{""}
 		if open {
 			inner, after, _ := strings.Cut(rest, "]")

@@ -26,6 +26,7 @@ func TestHosts(t *testing.T) {
 	for _, bad := range []string{
 		"", ",", "a,", ",a", "a,,b", "n[", "n]", "n[1", "n[[1]]", "n[]", "n[a]", "n[3-1]", "n[1-]", "n[-1]", "n[1,]",
 		"n[1-999999999]", "n[1-9999]m[1-9999]", "n 1", "n[18446744073709551615]", "n[0000000000001]",
+		"n[1-100000]" + strings.Repeat("x", 1<<16), strings.Repeat("x", 256), strings.Repeat("x", 200) + "[1]" + strings.Repeat("x", 60),
 	} {
 		if got, err := rank.Hosts(bad); err == nil {
 			t.Errorf("%q: got %d hosts, want an error", bad, len(got))
