@@ -5,6 +5,10 @@ import "fmt"
 // spares is how many nodes may stand by beyond Max.
 const spares = 64
 
+// maxWorkers is the most workers of a node: the ranks of a job are numbers that all
+// nodes can count with.
+const maxWorkers = 1 << 20
+
 // join lets a node in, or refuses it by a reason.
 func (m *machine) join(in input) {
 	m.last++
@@ -34,6 +38,8 @@ func (m *machine) refusal(s *seat) (why string, retry bool) {
 		return fmt.Sprintf("this job has %d restarts, not %d", job.MaxRestarts, j.MaxRestarts), false
 	case j.NodeRank >= job.Max || job.Static && j.NodeRank < 0:
 		return fmt.Sprintf("node rank %d in a job of %d nodes", j.NodeRank, job.Max), false
+	case j.Node.LocalWorld < 0 || j.Node.LocalWorld > maxWorkers || j.Port < 0 || j.Port > 65535:
+		return fmt.Sprintf("%d workers, with port %d held for the master", j.Node.LocalWorld, j.Port), false
 	case job.Static && m.number >= 0:
 		return "all nodes have joined", false
 	case len(m.members) >= job.Max+spares:

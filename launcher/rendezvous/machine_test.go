@@ -304,3 +304,19 @@ func TestManyNodes(t *testing.T) {
 		t.Errorf("the round takes %d bytes: %v", len(text), err)
 	}
 }
+
+// What a node says of itself is checked before others start workers by it.
+func TestImpossibleNodes(t *testing.T) {
+	job := joining{RunID: "j", Min: 2, Max: 2, NodeRank: -1}
+	for _, change := range []func(j *joining){
+		func(j *joining) { j.Node.LocalWorld = -1 }, func(j *joining) { j.Node.LocalWorld = 1 << 40 },
+		func(j *joining) { j.Port = -1 }, func(j *joining) { j.Port = 65536 },
+	} {
+		m, j := newMachine(testRules(job)), job
+		change(&j)
+		effects := m.step(0, input{message: &message{Type: typeJoin, Join: &j}})
+		if len(effects) != 2 || effects[0].message.Type != typeRefused || effects[1].kind != drop {
+			t.Errorf("%+v: %+v", j, effects)
+		}
+	}
+}
