@@ -1,6 +1,8 @@
 package agentapi
 
 import (
+	"encoding/json"
+	"errors"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -189,8 +191,8 @@ func TestPlanJSON(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, err := ParsePlan(text)
-		if err != nil {
+		var back Plan
+		if err := errors.Join(json.Unmarshal(text, &back), back.Validate()); err != nil {
 			t.Fatal(err)
 		}
 		if back.Own = slices.Clip(back.Own); len(back.Own) == 0 {

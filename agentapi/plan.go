@@ -71,15 +71,6 @@ func (p *Plan) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// ParsePlan reads a plan's JSON and validates it.
-func ParsePlan(text []byte) (Plan, error) {
-	var p Plan
-	if err := json.Unmarshal(text, &p); err != nil {
-		return p, nd.Errorf(nd.ErrCorrupt, "plan: %w", err)
-	}
-	return p, p.Validate()
-}
-
 // Validate checks what can be wrong with one plan alone.
 func (p *Plan) Validate() error {
 	for _, text := range []string{p.Check, p.PlanHash, p.Fingerprint, p.Tail} {
