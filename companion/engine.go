@@ -101,7 +101,8 @@ func (e *Engine) Serve(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return e.wait()
-		case temporary(err):
+		case short(err):
+			pause(ctx, shortPause) // the next client waits, those that are served go on
 			continue
 		case err != nil:
 			stop()
@@ -220,8 +221,16 @@ func (h *Hello) check(fds int, kinds []string) error {
 	return nil
 }
 
-// temporary reports whether the next Accept may work.
-func temporary(err error) bool {
-	var e net.Error
-	return errors.As(err, &e) && e.Timeout()
+// shortPause is how long the next client waits where the engine has no descriptor for it:
+// nothing tells when there is one again.
+const shortPause = 50 * time.Millisecond
+
+// pause waits for a time, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	over := time.NewTimer(d)
+	defer over.Stop()
+	select {
+	case <-over.C:
+	case <-ctx.Done():
+	}
 }

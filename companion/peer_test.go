@@ -93,16 +93,21 @@ func connect(t *testing.T, e *Engine, version uint32, hello string) (*peer, Welc
 	}
 	p := &peer{t: t, conn: conn, pipe: pipe[1], memory: map[uint64][]byte{}}
 	t.Cleanup(p.close)
-	text := append([]byte("headrace"), make([]byte, 8)...)
-	binary.LittleEndian.PutUint32(text[8:], version)
-	binary.LittleEndian.PutUint32(text[12:], uint32(len(hello)))
-	if _, _, err := conn.WriteMsgUnix(append(text, hello...), unix.UnixRights(pipe[0]), nil); err != nil {
+	if _, _, err := conn.WriteMsgUnix(greeting(version, hello), unix.UnixRights(pipe[0]), nil); err != nil {
 		t.Log(err) // it may refuse before it reads
 	}
 	if err := unix.Close(pipe[0]); err != nil {
 		t.Error(err)
 	}
 	return p, p.welcome()
+}
+
+// greeting is a greeting as it is sent.
+func greeting(version uint32, hello string) []byte {
+	text := append([]byte("headrace"), make([]byte, 8)...)
+	binary.LittleEndian.PutUint32(text[8:], version)
+	binary.LittleEndian.PutUint32(text[12:], uint32(len(hello)))
+	return append(text, hello...)
 }
 
 const hello = `{"release": "test", "pid": 1, "env": {}, "memory": ["memfd"]}`
@@ -143,11 +148,11 @@ func (p *peer) readFDs(n int) (data []byte, fds []int) {
 	_ = p.conn.SetReadDeadline(time.Now().Add(patience))
 	data, oob := make([]byte, n), make([]byte, 64)
 	for at := 0; at < n; {
-		k, oobn, _, _, err := p.conn.ReadMsgUnix(data[at:], oob)
+		k, oobn, flags, _, err := p.conn.ReadMsgUnix(data[at:], oob)
 		if err != nil || k == 0 {
 			p.t.Fatalf("read %d of %d bytes: %v", at, n, err)
 		}
-		got, err := descriptors(oob[:oobn])
+		got, err := descriptors(oob[:oobn], flags)
 		if err != nil {
 			p.t.Fatal(err)
 		}
