@@ -53,6 +53,7 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	if err := spec.Validate(); err != nil {
 		return Result{Code: 2}, err
 	}
+	spec.fill()
 	sh := &shell{spec: &spec, box: newMailbox(), stop: make(chan struct{})}
 	sh.host, _ = os.Hostname()
 	v, err := sh.run(ctx)

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"slices"
@@ -113,8 +114,8 @@ type Spec struct {
 	// Program is the headrace binary, which --companion starts engines from.
 	Program string
 
-	Env            []string // of the workers, before the launcher's own variables
-	Stdout, Stderr *os.File
+	Env            []string // of the workers, before the launcher's own variables; nil: this process's
+	Stdout, Stderr *os.File // nil: this process's
 	PrintWarning   func(string) // nil: not told
 
 	killBound time.Duration // of tests; 0: killBound
@@ -131,6 +132,14 @@ func Default() Spec {
 		SignalText: "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
 		Prefix:     "[${role_name}${local_rank}]:", MetricsPort: -1,
 	}
+}
+
+// fill takes what is not given from this process.
+func (s *Spec) fill() {
+	if s.Env == nil {
+		s.Env = os.Environ()
+	}
+	s.Stdout, s.Stderr = cmp.Or(s.Stdout, os.Stdout), cmp.Or(s.Stderr, os.Stderr)
 }
 
 // maxWorkers bounds the processes of a node: far above any machine's need, and
