@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headrace/headrace/nd"
@@ -224,6 +225,29 @@ func TestNextIsCancelled(t *testing.T) {
 	if _, err := groups[0].Next(t.Context()); !errors.Is(err, nd.ErrBug) {
 		t.Errorf("Next within a round: %v", err)
 	}
+}
+
+// Close wakes everyone who waits for a round.
+func TestCloseEndsEveryNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemnet()
+		g := join(t, m.node(t, 2, 2, 0))[0]
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if _, err := g.Next(ctx); !errors.Is(err, nd.ErrClosed) {
+					t.Errorf("got %v, want ErrClosed", err)
+				}
+			})
+		}
+		synctest.Wait()
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+		all.Wait()
+	})
 }
 
 // Two jobs on one host, one after the other and at the same time, never meet.

@@ -74,10 +74,7 @@ func (g *group) flushLocked() {
 	}
 	if out.round != nil || out.ended {
 		g.mu.round = out.round
-		select {
-		case g.changed <- struct{}{}:
-		default:
-		}
+		g.rouse()
 	}
 	if out.event != nil {
 		g.events <- *out.event // there is room: a round has one, and Next takes away what was left
@@ -117,6 +114,7 @@ func (g *group) Next(ctx context.Context) (Round, error) {
 			return *r, nil
 		}
 		if err != nil {
+			g.rouse() // another call may wait too
 			return Round{}, err
 		}
 		select {
@@ -124,6 +122,14 @@ func (g *group) Next(ctx context.Context) (Round, error) {
 			return Round{}, ctx.Err()
 		case <-g.changed:
 		}
+	}
+}
+
+// rouse has Next look again.
+func (g *group) rouse() {
+	select {
+	case g.changed <- struct{}{}:
+	default:
 	}
 }
 
@@ -182,10 +188,7 @@ func (g *group) Close() error {
 		g.mu.member.over = nd.Errorf(nd.ErrClosed, "the group was closed")
 	}
 	g.mu.Unlock()
-	select {
-	case g.changed <- struct{}{}:
-	default:
-	}
+	g.rouse()
 	g.close()
 	g.endProbe()
 	g.link.hangUp()
