@@ -33,12 +33,9 @@ func ReadJSONLines(r io.Reader, config TableCrops) (*Table, error) {
 }
 
 func (r *tableReader) parseJSON(line []byte) (row tableRow, err error) {
-	var names map[string]json.RawMessage
-	if err := json.Unmarshal(line, &names); err != nil {
-		return row, fmt.Errorf("no JSON object: %w", err)
-	}
-	if names == nil {
-		return row, nd.Errorf(nd.ErrCorrupt, "no JSON object: null")
+	names, err := members(line)
+	if err != nil {
+		return row, err
 	}
 	array, hasArray := names["array"]
 	if !hasArray && len(r.table.windows.groups) > 1 {

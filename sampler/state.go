@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"slices"
 	"strings"
 
@@ -69,9 +68,9 @@ func (s Stream) blockName() int64 {
 	return s.Block
 }
 
-// ParseState reads a state as encoding/json writes it. All names must be there, and
-// no others: a state of a later version must not be taken for one of this, nor one
-// that lost its position for the start of an epoch.
+// ParseState reads a state as encoding/json writes it. All names must be there, once,
+// and no others: a state of a later version must not be taken for one of this, nor
+// one that lost its position for the start of an epoch.
 func ParseState(doc []byte) (State, error) {
 	if len(doc) > maxState {
 		return State{}, nd.Errorf(nd.ErrConfig, "state: %d bytes, a state has at most %d", len(doc), maxState)
@@ -79,22 +78,30 @@ func ParseState(doc []byte) (State, error) {
 	d := json.NewDecoder(bytes.NewReader(doc))
 	d.DisallowUnknownFields()
 	var s State
-	if err := d.Decode(&s); err != nil {
+	err := d.Decode(&s)
+	if err == nil {
+		err = checkNames(doc)
+	}
+	if err != nil {
 		return State{}, nd.Errorf(nd.ErrConfig, "state: %w", err)
 	}
-	if _, err := d.Token(); err != io.EOF {
-		return State{}, nd.Errorf(nd.ErrConfig, "state: something follows the JSON object")
-	}
-	return s, checkNames(doc)
+	return s, nil
 }
 
-// checkNames refuses what encoding/json takes in silence: a name that is missing,
-// written with other capitals, or null.
+// checkNames refuses what encoding/json takes in silence: a name that is missing, is
+// written with other capitals, or is there twice, and null.
 func checkNames(doc []byte) error {
-	var names, wanted map[string]json.RawMessage
+	names, err := members(doc)
+	if err != nil {
+		return err
+	}
 	whole, err := json.Marshal(State{})
-	if err := errors.Join(err, json.Unmarshal(whole, &wanted), json.Unmarshal(doc, &names)); err != nil {
-		return nd.Errorf(nd.ErrConfig, "state: %w", err)
+	if err != nil {
+		return err
+	}
+	wanted, err := members(whole)
+	if err != nil {
+		return err
 	}
 	var missing []string
 	for name := range wanted {
@@ -102,9 +109,12 @@ func checkNames(doc []byte) error {
 			missing = append(missing, name)
 		}
 	}
-	if len(missing) > 0 {
+	switch {
+	case len(missing) > 0:
 		slices.Sort(missing)
-		return nd.Errorf(nd.ErrConfig, "state: without %s", strings.Join(missing, ", "))
+		return errors.New("without " + strings.Join(missing, ", "))
+	case len(names) > len(wanted):
+		return errors.New("a name is there with other capitals too")
 	}
 	return nil
 }

@@ -169,7 +169,7 @@ func TestStateJSON(t *testing.T) {
 		}
 	}
 	for old, changed := range map[string]string{
-		`"next_position":512000,`: "", `"next_position":512000`: `"next_position":null`, `"epoch"`: `"Epoch"`, `"seed":18446744073709551615,`: "", `"shuffle":true,`: "",
+		`"next_position":512000,`: "", `"next_position":512000`: `"next_position":null`, `"epoch"`: `"Epoch"`, `"n":`: `"epoch":4,"n":`, `"shuffle":true`: `"Shuffle":false,"shuffle":true`, `"seed":18446744073709551615,`: "", `"shuffle":true,`: "",
 	} {
 		bad := strings.Replace(want, old, changed, 1)
 		if _, err := sampler.ParseState([]byte(bad)); !errors.Is(err, nd.ErrConfig) {
