@@ -33,7 +33,7 @@ func members(text []byte) (map[string]json.RawMessage, error) {
 	if _, err := d.Token(); err != nil {
 		return nil, fmt.Errorf("no JSON object: %w", err)
 	}
-	if _, err := d.Token(); err != io.EOF { //nolint:errorlint // as decoders return it
+	if _, err := d.Token(); err != io.EOF {
 		return nil, fmt.Errorf("no JSON object: something follows it")
 	}
 	return values, nil
