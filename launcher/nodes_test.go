@@ -3,6 +3,7 @@ package launcher_test
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -105,14 +106,17 @@ func TestSignalReachesAllNodes(t *testing.T) {
 	port := freePort(t)
 	var jobs []*job
 	for _, rank := range []string{"0", "1"} {
-		jobs = append(jobs, start(t, nil, append([]string{"--nnodes", "3", "--master-addr", "127.0.0.1", "--master-port", port, "--node-rank", rank}, workers(1, "say=ran")...)...))
+		jobs = append(jobs, start(t, nil, append([]string{"--metrics-port", "0", "--nnodes", "3", "--master-addr", "127.0.0.1", "--master-port", port, "--node-rank", rank}, workers(1, "say=ran")...)...))
 		waitForListener(t, port)
+	}
+	for !strings.Contains(jobs[1].errors(), "metrics at") && t.Context().Err() == nil {
+		runtime.Gosched() // until it catches signals
 	}
 	jobs[0].send(syscall.SIGTERM)
 	for i, j := range jobs {
 		// Node 1 may not have joined yet, and then finds nobody until it is told too.
 		if i == 1 {
-			j.send(syscall.SIGTERM)
+			_ = j.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 		}
 		if code, out, stderr := j.wait(); code != 143 || out != "" {
 			t.Errorf("while a node is awaited: node %d exits with %d, %q\n%s", i, code, out, stderr)

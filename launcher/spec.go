@@ -114,8 +114,8 @@ type Spec struct {
 	// Program is the headrace binary, which --companion starts engines from.
 	Program string
 
-	Env            []string // of the workers, before the launcher's own variables; nil: this process's
-	Stdout, Stderr *os.File // nil: this process's
+	Env            []string     // of the workers, before the launcher's own variables; nil: this process's
+	Stdout, Stderr *os.File     // nil: this process's
 	PrintWarning   func(string) // nil: not told
 
 	killBound time.Duration // of tests; 0: killBound
