@@ -215,7 +215,7 @@ func (c *Config) Validate() error {
 	}
 	v.check(c.BatchSize > 0, "BatchSize", "is %d, must be at least 1", c.BatchSize)
 	v.check(c.BatchSize <= math.MaxInt32, "BatchSize", "is %d, must be below 2^31", c.BatchSize)
-	v.check(c.Lookahead == 0 || c.Lookahead >= c.BatchSize, "Lookahead", "is %d, must be at least BatchSize %d", c.Lookahead, c.BatchSize)
+	v.check(c.Lookahead == 0 || c.Lookahead >= c.BatchSize && c.Lookahead <= math.MaxInt32, "Lookahead", "is %d, must be at least BatchSize %d and below 2^31", c.Lookahead, c.BatchSize)
 	v.count("Readers", c.Readers, 1024)
 	v.count("Workers", c.Workers, 1024)
 	v.count("Slots", c.Slots, 1024)

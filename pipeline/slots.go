@@ -62,7 +62,7 @@ type slotMemory interface {
 	free(*slot) error
 	// recall returns when no other process looks at the slots. It may take long.
 	recall([]*slot)
-	// done is called when every slot was freed.
+	// done is called when every slot of closed slots was freed.
 	done() error
 }
 
@@ -94,7 +94,10 @@ func newSlots(memory slotMemory, n int, size int64) (*slots, error) {
 	for range n {
 		sl, err := memory.alloc(size)
 		if err != nil {
-			return nil, errors.Join(err, s.close())
+			for _, sl := range s.idle {
+				err = errors.Join(err, memory.free(sl))
+			}
+			return nil, err
 		}
 		s.idle = append(s.idle, sl)
 		s.left++

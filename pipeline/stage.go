@@ -118,8 +118,10 @@ func (d *device) newStage(at cuda.Ptr, encoded, decoded, unpacked int64) (_ *sta
 		}
 	}
 	// Low priority: where the trainer's kernels wait for room, ours come second.
-	s.compute, err = gpu.NewStream(cuda.LowPriority)
-	return s, err
+	if s.compute, err = gpu.NewStream(cuda.LowPriority); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func (s *stage) free(gpu *cuda.Device) error {
