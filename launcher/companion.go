@@ -129,7 +129,9 @@ func (sh *shell) engineEnded(e *engine) {
 			if pipe, err := sh.startEngine(e); err != nil {
 				sh.warn(err.Error())
 			} else {
-				go func() { _ = ready(pipe) }() // reads what it says; ends with the engine
+				// Takes its line, so that it can write one. Who waits for the engine is its
+				// worker, at its socket.
+				sh.talks.Go(func() { _ = ready(pipe) })
 			}
 		})
 	})

@@ -73,18 +73,22 @@ func newSpawner() (*spawner, error) {
 func (s *spawner) close() error {
 	s.mu.Lock()
 	s.mu.closed = true
+	s.ringLocked()
 	s.mu.Unlock()
-	s.ring()
 	<-s.done
 	return errors.Join(unix.Close(s.wake), unix.Close(s.epoll))
 }
 
-// later runs f on the thread and does not wait for it.
+// later runs f on the thread and does not wait for it. After close it does nothing:
+// the descriptor's number may be another file's by then.
 func (s *spawner) later(f func()) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.closed {
+		return
+	}
 	s.mu.work = append(s.mu.work, f)
-	s.mu.Unlock()
-	s.ring()
+	s.ringLocked()
 }
 
 // now runs f on the thread and waits for it.
@@ -94,7 +98,7 @@ func (s *spawner) now(f func()) {
 	<-done
 }
 
-func (s *spawner) ring() {
+func (s *spawner) ringLocked() {
 	var one [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
 	_, _ = unix.Write(s.wake, one[:]) // fails only where it is rung already
