@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/headrace/headrace/launcher/rendezvous"
 	"github.com/headrace/headrace/nd"
 )
@@ -51,27 +53,34 @@ func failureOf(p place, host string, pid int, status syscall.WaitStatus, at time
 		return f
 	}
 	doc, err := readErrorFile(p.errorFile)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return f
 	}
-	f.ErrorFile, f.Error = p.errorFile, doc
+	f.ErrorFile, f.Error = p.errorFile, doc // one that is too long or no JSON is named all the same
 	if t, ok := timeOf(doc); ok {
 		f.Time = t
 	}
 	return f
 }
 
+// readErrorFile never waits: what a worker has put there may be a pipe.
 func readErrorFile(path string) ([]byte, error) {
-	file, err := os.Open(path)
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close() //nolint:errcheck // only read
-	doc, err := io.ReadAll(io.LimitReader(file, maxErrorFile))
-	if err == nil && !json.Valid(doc) {
-		err = nd.Errorf(nd.ErrCorrupt, "error file %s is no JSON", path)
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, nd.Errorf(nd.ErrCorrupt, "error file %s is no file", path)
 	}
-	return doc, err
+	doc, err := io.ReadAll(io.LimitReader(file, maxErrorFile))
+	if err != nil {
+		return nil, nd.Errorf(nd.ErrIO, "error file: %w", err)
+	}
+	if !json.Valid(doc) {
+		return nil, nd.Errorf(nd.ErrCorrupt, "error file %s is no JSON", path)
+	}
+	return doc, nil
 }
 
 func parseError(doc []byte) (m errorMessage, ok bool) {

@@ -49,7 +49,7 @@ Root Cause (first observed failure):
 }
 
 // What an error file may hold: an object, a text, a time as text or number, or
-// nonsense, which is as if there were none.
+// nonsense, or more than is read, which is named and no more.
 func TestErrorDocuments(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "error.json")
 	p := place{round: rendezvous.Round{Nodes: []rendezvous.Node{{LocalWorld: 1}}}, errorFile: file}
@@ -58,23 +58,23 @@ func TestErrorDocuments(t *testing.T) {
 	for _, c := range []struct {
 		doc, shown string
 		seconds    int64
-		kept       bool
 	}{
-		{`{"message":{"message":"m","extraInfo":{"py_callstack":"s","timestamp":"1000"}}}`, "s", 1000, true},
-		{`{"message":{"message":"m","extraInfo":{"timestamp":1000.7}}}`, "m", 1000, true},
-		{`{"message":"plain"}`, "plain", 2000, true},
-		{`{"message":{"message":"m","extraInfo":{"timestamp":"soon"}}}`, "m", 2000, true},
-		{`{"message":{"message":"m","extraInfo":{"timestamp":"-1"}}}`, "m", 2000, true},
-		{`{"other":1}`, "To enable traceback see", 2000, true},
-		{`{"message":`, "To enable traceback see", 2000, false},
-		{``, "To enable traceback see", 2000, false},
+		{`{"message":{"message":"m","extraInfo":{"py_callstack":"s","timestamp":"1000"}}}`, "s", 1000},
+		{`{"message":{"message":"m","extraInfo":{"timestamp":1000.7}}}`, "m", 1000},
+		{`{"message":"plain"}`, "plain", 2000},
+		{`{"message":{"message":"m","extraInfo":{"timestamp":"soon"}}}`, "m", 2000},
+		{`{"message":{"message":"m","extraInfo":{"timestamp":"-1"}}}`, "m", 2000},
+		{`{"other":1}`, "To enable traceback see", 2000},
+		{`{"message":`, "To enable traceback see", 2000},
+		{``, "To enable traceback see", 2000},
+		{`{"message":"` + strings.Repeat("m", maxErrorFile) + `"}`, "To enable traceback see", 2000},
 	} {
 		if err := os.WriteFile(file, []byte(c.doc), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		f := failureOf(p, "h", 7, exited, at)
-		if f.Time.Unix() != c.seconds || !strings.HasPrefix(traceback(f), c.shown) || (f.ErrorFile != "") != c.kept || f.ExitCode != 3 {
-			t.Errorf("%s: %+v, %q", c.doc, f, traceback(f))
+		if f.Time.Unix() != c.seconds || !strings.HasPrefix(traceback(f), c.shown) || f.ErrorFile != file || f.ExitCode != 3 {
+			t.Errorf("%.80s: %+v, %.80q", c.doc, f, traceback(f))
 		}
 	}
 	if f := failureOf(p, "h", 7, 0, at); f != nil {
@@ -82,5 +82,26 @@ func TestErrorDocuments(t *testing.T) {
 	}
 	if f := failureOf(p, "h", 7, syscall.WaitStatus(9), at); f.Signal != 9 || f.ExitCode != 0 {
 		t.Errorf("killed by 9: %+v", f)
+	}
+}
+
+// A worker that makes a pipe of its error file does not hold the launcher up.
+func TestErrorFileThatIsNone(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "error.json")
+	if err := syscall.Mkfifo(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan error, 1)
+	go func() {
+		_, err := readErrorFile(file)
+		read <- err
+	}()
+	select {
+	case err := <-read:
+		if err == nil {
+			t.Error("a pipe was read")
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the launcher waits for a pipe")
 	}
 }
