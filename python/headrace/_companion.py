@@ -37,6 +37,9 @@ MAX_FRAME = 256 << 20
 CLOSED = 1 << 63
 """Marks a number in the release pipe as that of memory that was closed."""
 
+LOST = -1
+"""Stands for a descriptor that came and found no place in this process. A frame has one at most."""
+
 HELLO_SECONDS = 10.0
 GREETING = struct.Struct("<8sII")
 HEADER = struct.Struct("<IBBHQ")
@@ -271,8 +274,10 @@ class Companion(Client):
             self._end()
 
     def _receive(self, buffer: bytearray) -> None:
-        data, fds, _, _ = socket.recv_fds(self._socket, 1 << 16, 4, socket.MSG_CMSG_CLOEXEC)
+        data, fds, flags, _ = socket.recv_fds(self._socket, 1 << 16, 4, socket.MSG_CMSG_CLOEXEC)
         self._fds.extend(fds)
+        if flags & socket.MSG_CTRUNC:
+            self._fds.append(LOST)
         if not data:
             raise EOFError
         buffer += data
@@ -326,6 +331,8 @@ class Companion(Client):
         if new["kind"] == "cuda_ipc":
             return Memory.open(self._client, new["uuid"], new["handle"], self._release_fd, new["id"])
         fd = fds.popleft()
+        if fd == LOST:
+            raise Budget("no file is left for the memory of a batch: raise ulimit -n, and make a new pipeline or loader")
         try:
             return Memory.map(self._client, fd, new["bytes"])
         finally:

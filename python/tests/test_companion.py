@@ -359,6 +359,38 @@ def test_bounds_are_told(engine: Engine, volume: str, boxes: Boxes) -> None:
     assert "1 clients" in told.stdout and "--max-clients" in told.stdout, told.stderr
 
 
+def test_no_more_files(python: Python, volume: str, shared: str) -> None:
+    """Memory that finds no descriptor is an error of the batches in it, which says why, and of nothing else."""
+    done = python(
+        script(
+            """
+            import resource
+            p = pipeline(slots=2)
+            hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+            taken = []
+            while len(taken) < 64:
+                try:
+                    taken.append(os.dup(0))
+                except OSError:
+                    break
+            try:
+                p.pop()
+            except hr.Budget as e:
+                assert "ulimit -n" in str(e), e
+                print("budget")
+            for fd in taken:
+                os.close(fd)
+            assert p.pop().shape == pipeline().pop().shape == (2, 4, 4, 4)
+            print("and on")
+            """
+        ),
+        shared,
+        volume,
+    )
+    assert done.stdout.split() == ["budget", "and", "on"], done.stdout + done.stderr
+
+
 def test_the_command(tmp_path: Path) -> None:
     """Its line, its JSON, and the paths it refuses."""
     command = [sys.executable, "-P", "-m", "headrace", "engine", "--json", "--device", "cpu", "--socket"]
