@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/headrace/headrace/nd"
 )
 
@@ -48,18 +50,41 @@ func (p *pump) last(quiet time.Duration) {
 	_ = p.reader.SetReadDeadline(time.Now().Add(quiet))
 }
 
+// capacity is the most that the dead have left in the pipe. What comes after it is of
+// a writer that is out of reach.
+func (p *pump) capacity() int {
+	size := 1 << 20 // the most that a user may ask for (pipe(7))
+	if c, err := p.reader.SyscallConn(); err == nil {
+		_ = c.Control(func(fd uintptr) {
+			if n, err := unix.FcntlInt(fd, unix.F_GETPIPE_SZ, 0); err == nil {
+				size = n
+			}
+		})
+	}
+	return size
+}
+
 func (p *pump) run() {
 	buf := make([]byte, pumpBuffer)
-	kept := 0 // bytes of an unfinished line at the front of buf
+	kept := 0  // bytes of an unfinished line at the front of buf
+	late := -1 // bytes that may still come, once the writers are dead
 	for {
 		n, err := p.reader.Read(buf[kept:])
 		p.keep(buf[kept : kept+n])
 		kept = p.show(buf, kept+n)
+		if err == nil && late >= 0 {
+			if late -= n; late < 0 {
+				err = io.EOF
+			}
+		}
 		if err != nil {
 			p.finish(buf[:kept], err)
 			return
 		}
 		if quiet := p.closing.Load(); quiet > 0 {
+			if late < 0 {
+				late = p.capacity()
+			}
 			_ = p.reader.SetReadDeadline(time.Now().Add(time.Duration(quiet)))
 		}
 	}

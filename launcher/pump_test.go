@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Several streams on one console, in pieces of any size, with lines longer than the
@@ -108,5 +109,41 @@ func checkPumps(t *testing.T, dir string, texts [][]byte) {
 		if ends := strings.Count(string(console), fmt.Sprintf("[%d]:", i)); short && ends != len(bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))) && len(text) > 0 {
 			t.Errorf("stream %d: %d lines shown", i, ends)
 		}
+	}
+}
+
+// A process out of reach that has the pipe and writes without end does not keep the
+// launcher: what the dead left is read, and no more than a pipe holds.
+func TestEndlessWriter(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pump{reader: r, file: file}
+	ended := make(chan struct{})
+	go func() { p.run(); close(ended) }()
+	wrote := make(chan struct{})
+	go func() {
+		for { // until nobody reads
+			if _, err := w.Write([]byte("spam\n")); err != nil {
+				close(wrote)
+				return
+			}
+		}
+	}()
+	p.last(quiet)
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Error("the pump still reads")
+		_ = r.Close()
+	}
+	<-wrote
+	if p.err != nil || w.Close() != nil {
+		t.Error(p.err)
 	}
 }
