@@ -135,12 +135,23 @@ func (o *outputs) begin() {
 // one that a process outside of our reach holds must not hold us up.
 const quiet = 500 * time.Millisecond
 
-// drain reads the pipes to their ends and closes everything.
-func (o *outputs) drain() error {
+// drain reads the pipes to their ends and closes everything. In a hurry it gives up,
+// after the bound, what a console that does not move keeps it from.
+func (o *outputs) drain(hurry <-chan struct{}, bound time.Duration) error {
 	for _, p := range o.pumps {
 		p.last(quiet)
 	}
-	o.running.Wait()
+	drained := make(chan struct{})
+	go func() { o.running.Wait(); close(drained) }()
+	select {
+	case <-drained:
+	case <-hurry:
+		select {
+		case <-drained:
+		case <-time.After(bound):
+			return nd.Errorf(nd.ErrIO, "nobody reads the console: the last of the workers' output is lost")
+		}
+	}
 	var errs []error
 	for _, p := range o.pumps {
 		errs = append(errs, p.err)

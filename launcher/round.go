@@ -156,6 +156,10 @@ func (sh *shell) killWorkers() {
 // sweepBound is how long what the workers left behind may take to end.
 const sweepBound = 5 * time.Second
 
+// consoleBound is how long a job that was told to stop waits for who reads the
+// console. Any other job waits for as long as the console is paused.
+const consoleBound = 5 * time.Second
+
 // sweep kills what the workers left behind, reads their output to its end, and lets
 // go of them.
 func (sh *shell) sweep() {
@@ -163,7 +167,7 @@ func (sh *shell) sweep() {
 	sh.spawner.later(func() {
 		stuck := sh.clear()
 		sh.talks.Go(func() {
-			if err := out.drain(); err != nil {
+			if err := out.drain(sh.hurry, consoleBound); err != nil {
 				sh.warn(err.Error())
 			}
 			sh.box.put(event{kind: swept, stuck: stuck})

@@ -54,7 +54,7 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 		return Result{Code: 2}, err
 	}
 	spec.fill()
-	sh := &shell{spec: &spec, box: newMailbox(), stop: make(chan struct{})}
+	sh := &shell{spec: &spec, box: newMailbox(), stop: make(chan struct{}), hurry: make(chan struct{})}
 	sh.host, _ = os.Hostname()
 	v, err := sh.run(ctx)
 	r := Result{Code: v.code, Root: v.root, Failures: v.failures, Stuck: v.stuck, LogDir: sh.logs.dir, name: spec.Script}
@@ -93,11 +93,11 @@ type shell struct {
 	warm    bool              // the engines were started
 	ending  bool              // of the spawner's thread: engines that end are not started again
 
-	timer   *time.Timer
-	talks   sync.WaitGroup // calls of the group, and what feeds the mailbox
-	reports sync.WaitGroup // those of them that the other nodes should hear before the end
-	stop    chan struct{}  // closed to end the feeders
-	mu      struct {
+	timer *time.Timer
+	talks sync.WaitGroup // calls of the group, and what feeds the mailbox
+	stop  chan struct{}  // closed to end the feeders
+	hurry chan struct{}  // closed by the first signal that stops the job
+	mu    struct {
 		sync.Mutex
 		group rendezvous.Group // nil until the node is known to the job
 	}
@@ -230,7 +230,6 @@ func (sh *shell) supervise(ctx context.Context, signals chan os.Signal) verdict 
 	if sh.spec.Adopt {
 		sh.spawner.now(func() { v.stuck = append(v.stuck, endAll(pidSet(v.stuck), sweepBound, sh.spawner.reapAdopted)...) })
 	}
-	sh.reports.Wait()
 	group := sh.entered()
 	if group != nil {
 		_ = group.Close() // after it no call of the group waits
@@ -239,6 +238,9 @@ func (sh *shell) supervise(ctx context.Context, signals chan os.Signal) verdict 
 	close(sh.stop)
 	sh.talks.Wait()
 	if late := sh.entered(); late != nil && group == nil {
+		if n := sh.sup.signal; n != 0 {
+			sh.report(ctx, late, rendezvous.Outcome{Kind: rendezvous.Signalled, Signal: int(n)})
+		}
 		_ = late.Close()
 	}
 	return v
@@ -264,8 +266,11 @@ func (sh *shell) carry(ctx context.Context, effects []effect) (v verdict, done b
 		case sweep:
 			sh.sweep()
 		case report:
+			if e.outcome.Kind == rendezvous.Signalled {
+				close(sh.hurry) // the supervisor reports one
+			}
 			if g := sh.entered(); g != nil {
-				sh.reports.Go(func() { sh.report(ctx, g, e.outcome) })
+				sh.report(ctx, g, e.outcome)
 			}
 		case finish:
 			return e.verdict, true
@@ -274,14 +279,9 @@ func (sh *shell) carry(ctx context.Context, effects []effect) (v verdict, done b
 	return v, false
 }
 
-// reportBound is how long a report may take to leave this node.
-const reportBound = 10 * time.Second
-
-// report tells the group of an outcome. The group tells of its own troubles by an
-// event.
+// report tells the group of an outcome, in the order of outcomes: Report does not
+// wait. The group tells of its own troubles by an event.
 func (sh *shell) report(ctx context.Context, g rendezvous.Group, o rendezvous.Outcome) {
-	ctx, cancel := context.WithTimeout(ctx, reportBound)
-	defer cancel()
 	_ = g.Report(ctx, o)
 }
 
