@@ -23,7 +23,7 @@ func TestSpawnerIsDeafAfterClose(t *testing.T) {
 	defer unix.Close(s.wake) //nolint:errcheck // of the test
 	s.later(func() { t.Error("work was done after the end") })
 	var count [8]byte
-	if _, err := unix.Read(s.wake, count[:]); err != unix.EAGAIN { //nolint:errorlint // a bare errno
+	if _, err := unix.Read(s.wake, count[:]); err != unix.EAGAIN {
 		t.Errorf("a closed spawner rang another's descriptor: %v, %v", count, err)
 	}
 }

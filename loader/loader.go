@@ -199,6 +199,12 @@ func (l *Loader) Epoch() int64 { return l.place().Epoch }
 // Stream is the sequence of global batches that the loader takes its part of.
 func (l *Loader) Stream() sampler.Stream { return l.place().Stream }
 
+// Weight is what a data parallel trainer multiplies the mean loss of a batch's samples
+// by: see sampler.Stream.Weight. Padding is no sample.
+func (l *Loader) Weight(b *pipeline.Batch) float64 {
+	return l.Stream().Weight(b.Meta().Step, samplesOf(b), l.id.World)
+}
+
 // Note says in one line what the loader does without although it was asked for, such
 // as an agent that is not there; "" is nothing.
 func (l *Loader) Note() string { return l.note }

@@ -49,15 +49,6 @@ func (s Stream) Split(batch nd.Span, rank, world int) nd.Span {
 	}
 }
 
-// Rows is the number of rows of a rank's batch: its samples, and with TailMask
-// the padding behind them.
-func (s Stream) Rows(step int64, rank, world int) int64 {
-	if s.Tail == TailMask && s.Span(step).Len() > 0 {
-		return s.MaxRows(world)
-	}
-	return s.Slice(step, rank, world).Len()
-}
-
 // MaxRows is the most rows that a batch of any rank has: what its memory must
 // hold. It is 0 for a world that CheckWorld refuses.
 func (s Stream) MaxRows(world int) int64 {
@@ -68,18 +59,19 @@ func (s Stream) MaxRows(world int) int64 {
 	return (s.Global-1)/int64(groups) + 1
 }
 
-// Weight is what a rank multiplies the mean loss of its batch by, so that the mean
-// over all ranks (as data parallel trainers take it of gradients) is the mean over
-// the samples of the global batch: samples of the rank, times replica groups, over
-// samples of the batch. It is 1 where all ranks have as many, 0 for a rank without
-// a sample.
-func (s Stream) Weight(step int64, rank, world int) float64 {
+// Weight is what a rank multiplies the mean loss of its samples of a global batch by,
+// so that the mean over all ranks, as data parallel trainers take it of gradients, is
+// the mean over the samples of the batch: the rank's samples, times replica groups,
+// over those of the batch. It is 1 where all ranks have as many, also in a short batch,
+// and 0 for a rank without a sample. A sample that was left out counts as one with no
+// loss, since the other ranks do not know of it.
+func (s Stream) Weight(step int64, samples int64, world int) float64 {
 	batch := s.Span(step).Len()
-	_, groups, ok := s.group(rank, world)
+	_, groups, ok := s.group(0, world)
 	if !ok || batch == 0 {
 		return 0
 	}
-	return float64(s.Slice(step, rank, world).Len()) * float64(groups) / float64(batch)
+	return float64(samples) * float64(groups) / float64(batch)
 }
 
 // share is floor(g·r/w). The product itself may not fit; r·(g mod w) does for

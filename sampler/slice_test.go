@@ -61,43 +61,43 @@ func TestReplicas(t *testing.T) {
 		if err := s.CheckWorld(bad); !errors.Is(err, nd.ErrConfig) {
 			t.Errorf("%d ranks in groups of 4: %v", bad, err)
 		}
-		if s.Slice(0, 0, bad).Len() != 0 || s.MaxRows(bad) != 0 || s.Weight(0, 0, bad) != 0 {
+		if s.Slice(0, 0, bad).Len() != 0 || s.MaxRows(bad) != 0 || s.Weight(0, 1, bad) != 0 {
 			t.Errorf("%d ranks in groups of 4 get samples", bad)
 		}
 	}
 }
 
-// A masked epoch has the samples of a short one, in batches that are all of one
-// shape. Weights make the mean over ranks the mean over samples.
-func TestRowsAndWeights(t *testing.T) {
+// What is computed from the ranks' own means and weights is the mean over the
+// samples of the batch, however it is cut.
+func TestWeights(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for range 300 {
 		s := sampler.Stream{N: 1 + r.Int64N(300), Global: 1 + r.Int64N(60), Tail: sampler.Tail(r.IntN(3)), Replicas: 1 + r.IntN(3)}
 		world := s.Replicas * (1 + r.IntN(20))
-		most := s.MaxRows(world)
+		loss := func(p int64) float64 { return float64(p * p % 97) }
 		for step := range s.Steps() {
-			var rows, sum float64
+			var got, want float64
 			for rank := range world {
-				n, have := s.Rows(step, rank, world), s.Slice(step, rank, world).Len()
-				switch {
-				case n < have || n > most:
-					t.Fatalf("%+v world %d: %d rows for %d samples, at most %d", s, world, n, have, most)
-				case s.Tail == sampler.TailMask && n != most:
-					t.Fatalf("%+v world %d: %d rows, all batches have %d", s, world, n, most)
-				case s.Tail != sampler.TailMask && n != have:
-					t.Fatalf("%+v world %d: %d rows for %d samples", s, world, n, have)
+				slice := s.Slice(step, rank, world)
+				if slice.Len() > s.MaxRows(world) {
+					t.Fatalf("%+v world %d: %d samples, at most %d", s, world, slice.Len(), s.MaxRows(world))
 				}
-				rows += float64(have)
-				if have > 0 { // sum of n·(weight/n)/groups over groups is 1
-					sum += s.Weight(step, rank, world) / float64(world)
+				mean := 0.0
+				for p := slice.Start; p < slice.Stop; p++ {
+					mean += loss(p) / float64(slice.Len())
 				}
+				got += s.Weight(step, slice.Len(), world) * mean / float64(world)
 			}
-			if math.Abs(sum-1) > 1e-12 || rows != float64(s.Span(step).Len()*int64(s.Replicas)) {
-				t.Fatalf("%+v world %d step %d: weights come to %v", s, world, step, sum)
+			span := s.Span(step)
+			for p := span.Start; p < span.Stop; p++ {
+				want += loss(p) / float64(span.Len())
+			}
+			if math.Abs(got-want) > 1e-9 {
+				t.Fatalf("%+v world %d step %d: the ranks come to %v, the batch to %v", s, world, step, got, want)
 			}
 		}
-		if s.Rows(s.Steps(), 0, world) != 0 || s.Weight(s.Steps(), 0, world) != 0 {
-			t.Fatalf("%+v: rows after the last step", s)
+		if w := s.Weight(s.Steps(), 1, world); w != 0 {
+			t.Fatalf("%+v: a weight of %v after the last step", s, w)
 		}
 	}
 }

@@ -119,28 +119,17 @@ func (o *loaderObject) about() any {
 	}
 }
 
-// nextBatch weighs a batch by its share of an even slice of a full global batch: the
-// mean over the ranks of weight times the batch's mean is the sum over the global
-// batch's samples, divided by the samples of a full one.
 func (o *loaderObject) nextBatch(ctx context.Context) (Delivery, error) {
 	b, err := o.l.Next(ctx)
 	if err != nil {
 		return Delivery{}, err
-	}
-	samples := 0
-	for i := range b.Samples() {
-		if b.Samples()[i].ID != loader.Padding {
-			samples++
-		}
 	}
 	// Padding repeats a sample, and its error with it.
 	errs := slices.DeleteFunc(slices.Clone(b.Errs()), func(err error) bool {
 		bad, ok := errors.AsType[*pipeline.SampleError](err)
 		return ok && bad.ID == loader.Padding
 	})
-	stream := o.l.Stream()
-	groups := o.id.World / max(1, stream.Replicas)
-	return deliver(b, errs, float64(samples)*float64(groups)/float64(stream.Global))
+	return deliver(b, errs, o.l.Weight(b))
 }
 
 func (o *loaderObject) answer(ctx context.Context, method string, argument []byte) (any, error) {

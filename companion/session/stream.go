@@ -35,7 +35,7 @@ func (h *holdings) held() *atomic.Int64 { return &h.out }
 // Delivery is a batch and what is said about it beyond the batch itself.
 type Delivery struct {
 	Batch  *pipeline.Batch
-	Weight float64 // share of a full batch
+	Weight float64 // of a loader: loader.Weight; of a pipeline: share of a full batch
 	Errors []byte  // JSON of the samples that were skipped or filled, nil for none
 }
 

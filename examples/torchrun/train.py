@@ -100,8 +100,8 @@ class Training:
         weights = torch.tensor(batch.weights, device=self.device)
         loss = nn.functional.binary_cross_entropy_with_logits(self.model(image), target, reduction="none")
         each = loss.mean(dim=(1, 2, 3, 4))
-        # DDP divides the sum of the ranks' gradients by their number.
-        mean = (each * weights).sum() * self.loader.world_size / self.loader.global_batch_size
+        # DDP takes the mean over the ranks, which may have different numbers of samples.
+        mean = (each * weights).sum() / weights.sum().clamp(min=1) * batch.weight
         self.optimizer.zero_grad()
         mean.backward()
         self.optimizer.step()

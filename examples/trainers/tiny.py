@@ -47,11 +47,11 @@ def network() -> nn.Module:
 
 
 def loss_of(model: nn.Module, batch: hr.TorchBatch) -> torch.Tensor:
-    """The mean over this rank's samples; padding has the weight 0."""
+    """The mean over this rank's samples, weighed so that the mean over ranks is that of the global batch."""
     target = (batch["labels"] > 0).float().unsqueeze(1)
     out = nn.functional.binary_cross_entropy_with_logits(model(batch["image"].unsqueeze(1)), target, reduction="none")
     weights = torch.tensor(batch.weights, device=out.device)
-    return (out.mean(dim=(1, 2, 3, 4)) * weights).sum() / weights.sum().clamp(min=1)
+    return (out.mean(dim=(1, 2, 3, 4)) * weights).sum() / weights.sum().clamp(min=1) * batch.weight
 
 
 def prove(loader: hr.Loader, *reports: hr.Report, epoch: int) -> str:

@@ -47,9 +47,10 @@ class Batch(Mapping[str, Tensor]):
         The epoch (0 for a pipeline), and the number of the batch: within the epoch
         for a loader, since the start for a pipeline. Both count from 0.
     weight
-        Share of a full batch: 1.0, less for the last of an epoch or where samples
-        were skipped, 0.0 for a batch of no samples. Weigh the loss of a short batch
-        with it.
+        Of a loader's batch: multiply the mean loss of its samples by it, and the mean over
+        the ranks, as DDP takes it of gradients, is the mean over the global batch. 1.0 where
+        all ranks have as many samples, 0.0 for a batch of none, less where samples were
+        skipped. Of a pipeline's: the share of a full batch.
     weights
         The weight of each sample: 1.0, or 0.0 where a loader with tail="mask" filled the
         batch up; the id is then -1.
@@ -79,7 +80,7 @@ class Batch(Mapping[str, Tensor]):
     step: int
     """Number of the batch, from 0: within the epoch for a loader, since the start for a pipeline."""
     weight: float
-    """Share of a full batch: 1.0, less for the last of an epoch, 0.0 for a batch of no samples."""
+    """What the mean loss of a rank's samples is multiplied by: see the class."""
     weights: tuple[float, ...]
     """The weight of each sample: 1.0, or 0.0 for what only fills the batch up."""
     errors: tuple[SampleError, ...]
