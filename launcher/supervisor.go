@@ -97,6 +97,7 @@ type supervisor struct {
 	left     int // workers that are alive
 	failures []rendezvous.Failure
 	told     *rendezvous.Event // what the group said of this round
+	early    *rendezvous.Event // what it said while a round was awaited: perhaps of that one
 	reported bool
 	signal   syscall.Signal // stops the job
 	timer    int            // number of the newest timer; older ones are void
@@ -148,7 +149,12 @@ func (s *supervisor) begin(r rendezvous.Round) []effect {
 	s.phase, s.round, s.left = running, r, s.workers
 	s.alive = slices.Repeat([]bool{true}, s.workers)
 	s.failures, s.told, s.reported, s.killed, s.stuck = nil, nil, false, false, nil
-	return []effect{{kind: spawn, round: r}}
+	out := []effect{{kind: spawn, round: r}}
+	if e := s.early; e != nil {
+		s.early = nil
+		out = append(out, s.heard(*e)...)
+	}
+	return out
 }
 
 // ended is the death of a worker. The first failure is told to the group at once,
@@ -172,9 +178,15 @@ func (s *supervisor) ended(local int, f *rendezvous.Failure) (out []effect) {
 	return out
 }
 
-// heard takes the group's word on the round.
+// heard takes the group's word on the round. It comes by another way than the round
+// itself and may overtake it: another node's worker has failed at once. The group says
+// it once, so it is kept.
 func (s *supervisor) heard(e rendezvous.Event) []effect {
-	if s.phase == joining || e.Round != s.round.Number || s.told != nil {
+	if s.phase == joining {
+		s.early = &e
+		return nil
+	}
+	if e.Round != s.round.Number || s.told != nil {
 		return nil
 	}
 	s.told = &e

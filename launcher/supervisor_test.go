@@ -40,7 +40,7 @@ func TestSupervisorScript(t *testing.T) {
 }
 
 // parseEvent reads "exit LOCAL CODE", "die LOCAL SIGNAL", "round NUMBER RESTARTS",
-// "group KIND [SIGNAL]", "stopped REASON", "refused CODE TEXT", "signal N", "timer",
+// "group KIND [SIGNAL]", "early KIND" of the round after this one, "stopped REASON", "refused CODE TEXT", "signal N", "timer",
 // "swept [PID]".
 func parseEvent(t *testing.T, s *supervisor, line string) event {
 	t.Helper()
@@ -78,6 +78,8 @@ func parseEvent(t *testing.T, s *supervisor, line string) event {
 			e.Cause = &s.failures[0]
 		}
 		return event{kind: groupSpoke, group: e}
+	case "early":
+		return event{kind: groupSpoke, group: rendezvous.Event{Kind: rendezvous.EventKind(f[1]), Round: s.round.Number + 1}}
 	case "stopped":
 		return event{kind: joinStopped, group: rendezvous.Event{Kind: rendezvous.Stop, Reason: strings.Join(f[1:], " ")}}
 	case "refused":
