@@ -5,19 +5,20 @@ import "math"
 // Quality says how well a stream shuffles, and what that costs: the figures are
 // expectations over seeds, for blocks of about one size.
 type Quality struct {
-	Blocks        int64 // of the epoch
-	Windows       int64
-	WindowBlocks  int64 // blocks that are read from at a time
-	WindowSamples int64
+	Blocks        int64 `json:"blocks"` // of the epoch
+	Windows       int64 `json:"windows"`
+	WindowBlocks  int64 `json:"window_blocks"` // blocks that are read from at a time
+	WindowSamples int64 `json:"window_samples"`
 
 	// DistinctBlocks is how many blocks the samples of a full batch come from,
 	// FullShuffle how many they would come from in a shuffle without windows. Where a
 	// block is one class or one scan, it is the number of those in a batch.
-	DistinctBlocks, FullShuffle float64
+	DistinctBlocks float64 `json:"distinct_blocks"`
+	FullShuffle    float64 `json:"full_shuffle"`
 
 	// Neighbours is the share of positions whose sample is of the same block as that
 	// before, about one in WindowBlocks.
-	Neighbours float64
+	Neighbours float64 `json:"neighbours"`
 }
 
 // Quality is the figures of a shuffled stream; without blocks each sample is a

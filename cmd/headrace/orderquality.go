@@ -9,22 +9,15 @@ import (
 
 // qualityReport is the JSON of order show --quality.
 type qualityReport struct {
-	Blocks         int64    `json:"blocks"`
-	Windows        int64    `json:"windows"`
-	WindowBlocks   int64    `json:"window_blocks"`
-	WindowSamples  int64    `json:"window_samples"`
-	DistinctBlocks float64  `json:"distinct_blocks"`
-	FullShuffle    float64  `json:"full_shuffle"`
-	Neighbours     float64  `json:"neighbours"`
-	HomeReads      *float64 `json:"home_reads,omitempty"` // share of samples, with nodes
+	sampler.Quality
+	HomeReads *float64 `json:"home_reads,omitempty"` // share of samples, with nodes
 }
 
 // homeSteps is how many batches the share of home reads is measured over.
 const homeSteps = 16
 
 func (a *app) showQuality(e *sampler.Epoch, world int) error {
-	q := e.Quality()
-	r := qualityReport{q.Blocks, q.Windows, q.WindowBlocks, q.WindowSamples, q.DistinctBlocks, q.FullShuffle, q.Neighbours, homeReads(e, world)}
+	r := qualityReport{e.Quality(), homeReads(e, world)}
 	if a.json {
 		return a.printJSON(r)
 	}

@@ -82,7 +82,8 @@ func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
 	l, err := loader.New(ctx, id, source.source, loader.Config{
 		Pipeline: p, BatchSize: r.Loader.BatchSize, Global: r.Loader.Global,
 		Seed: r.Loader.Seed, Shuffle: r.Loader.Shuffle, Tail: tail,
-		Block: r.Loader.Block, Window: r.Loader.Window, Locality: r.Loader.Locality, Replicas: r.Loader.Replicas, DataDigest: r.Loader.Data, Name: r.Loader.Name, NoCheck: r.Loader.NoCheck,
+		Block: r.Loader.Block, Window: r.Loader.Window, Locality: r.Loader.Locality, Replicas: r.Loader.Replicas,
+		DataDigest: r.Loader.Data, Name: r.Loader.Name, NoCheck: r.Loader.NoCheck,
 	})
 	if err != nil {
 		return nil, err
@@ -139,9 +140,9 @@ func (o *loaderObject) answer(ctx context.Context, method string, argument []byt
 	case "epoch":
 		return o.l.Epoch(), nil
 	case "set_epoch":
-		var epoch int64
-		if err := json.Unmarshal(argument, &epoch); err != nil {
-			return nil, nd.Errorf(nd.ErrConfig, "epoch: %w", err)
+		epoch, err := whole("epoch", argument)
+		if err != nil {
+			return nil, err
 		}
 		return nil, o.l.SetEpoch(ctx, epoch)
 	case "state":
@@ -163,15 +164,15 @@ func (o *loaderObject) answer(ctx context.Context, method string, argument []byt
 	case "restart":
 		return nil, o.l.Restart(ctx)
 	case "redo":
-		var step int64
-		if err := json.Unmarshal(argument, &step); err != nil {
-			return nil, nd.Errorf(nd.ErrConfig, "step: %w", err)
+		step, err := whole("step", argument)
+		if err != nil {
+			return nil, err
 		}
 		return nil, o.l.Redo(ctx, step)
 	case "report":
-		var epoch int64
-		if err := json.Unmarshal(argument, &epoch); err != nil {
-			return nil, nd.Errorf(nd.ErrConfig, "epoch: %w", err)
+		epoch, err := whole("epoch", argument)
+		if err != nil {
+			return nil, err
 		}
 		report, known := o.l.Report(epoch)
 		if !known {
@@ -181,19 +182,6 @@ func (o *loaderObject) answer(ctx context.Context, method string, argument []byt
 	}
 	return o.prove(method, argument)
 }
-
-// quality is sampler.Quality as Python sees it.
-type quality struct {
-	Blocks         int64   `json:"blocks"`
-	Windows        int64   `json:"windows"`
-	WindowBlocks   int64   `json:"window_blocks"`
-	WindowSamples  int64   `json:"window_samples"`
-	DistinctBlocks float64 `json:"distinct_blocks"`
-	FullShuffle    float64 `json:"full_shuffle"`
-	Neighbours     float64 `json:"neighbours"`
-}
-
-func qualityOf(q sampler.Quality) quality { return quality(q) }
 
 // prove answers what is asked to compare ranks and epochs.
 func (o *loaderObject) prove(method string, argument []byte) (any, error) {
@@ -208,7 +196,7 @@ func (o *loaderObject) prove(method string, argument []byte) (any, error) {
 		}
 		return origins(o.source, ask.Epoch, ask.IDs), nil
 	case "quality":
-		return qualityOf(o.l.Stream().Quality()), nil
+		return o.l.Stream().Quality(), nil
 	case "plan":
 		return o.l.Plan(), nil
 	case "compare":
@@ -218,12 +206,20 @@ func (o *loaderObject) prove(method string, argument []byte) (any, error) {
 		}
 		return nil, agentapi.Compare(plans)
 	case "expected":
-		var epoch int64
-		if err := json.Unmarshal(argument, &epoch); err != nil {
-			return nil, nd.Errorf(nd.ErrConfig, "epoch: %w", err)
+		epoch, err := whole("epoch", argument)
+		if err != nil {
+			return nil, err
 		}
 		d := o.l.Expected(epoch)
 		return map[string]any{"epoch": epoch, "count": d.Count, "digest": d.String()}, nil
 	}
 	return nil, noMethod(method)
+}
+
+// whole reads an argument that is one whole number.
+func whole(name string, argument []byte) (n int64, err error) {
+	if err = json.Unmarshal(argument, &n); err != nil {
+		err = nd.Errorf(nd.ErrConfig, "%s: %w", name, err)
+	}
+	return n, err
 }
