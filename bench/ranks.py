@@ -1,11 +1,12 @@
 """Samples a second of one rank and of several, each on its own GPU, and the digest of the epoch.
 
-    ranks.py ARRAY... [--ranks 2] [--global N] [--count N] [--crop EDGE] [--binary bin/headrace]
+    ranks.py ARRAY... [--ranks 2] [--batch N] [--count N] [--crop EDGE] [--binary bin/headrace]
              [--python PYTHON] [--commit ID] [--out DIR]
 
-The ranks are started by `headrace launch`. Each makes the same loader and goes through
-two epochs; the second one counts, from the first batch of the slowest rank on. Both worlds must deliver the
-same positions: the digests of their merged reports are compared with the plan's.
+The ranks are started by `headrace launch`. Each makes the same loader, with a batch of the
+same size at any number of ranks, and goes through two epochs; the second one counts, from
+the first rank's start to the last one's end. Both worlds must deliver the same positions:
+the digests of their merged reports are compared with the plan's.
 """
 
 import argparse
@@ -26,12 +27,13 @@ def rank(options: argparse.Namespace, out: Path) -> None:
     """The part of a rank: an epoch to warm up, one that is timed."""
     arrays = [found for pattern in options.array for found in sorted(glob.glob(pattern))]
     crops = hr.random_crops({"image": arrays}, shape=(options.crop,) * 3, count=options.count)
-    with hr.Loader(crops, global_batch_size=options.global_batch, dtype="f32", seed=1) as loader:
-        for _ in loader:
-            pass
+    with hr.Loader(crops, batch_size=options.batch, dtype="f32", seed=1) as loader:
+        for batch in loader:
+            del batch  # a batch that is held keeps its slot
         began, samples = time.time(), 0
         for batch in loader:
             samples += len(batch.ids)
+            del batch
         record = {
             "began": began,
             "ended": time.time(),
@@ -49,7 +51,7 @@ def world(options: argparse.Namespace, ranks: int) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         command = [options.binary, "launch", "--no-python", "--nproc-per-node", str(ranks), options.python]
         command += [__file__, *options.array, "--rank-out", folder, "--count", str(options.count)]
-        command += ["--global", str(options.global_batch), "--crop", str(options.crop)]
+        command += ["--batch", str(options.batch), "--crop", str(options.crop)]
         subprocess.run(command, check=True)
         records = [json.loads((Path(folder) / f"{r}.json").read_text()) for r in range(ranks)]
     seconds = max(r["ended"] for r in records) - min(r["began"] for r in records)
@@ -63,7 +65,7 @@ def world(options: argparse.Namespace, ranks: int) -> dict:
         "samples": samples,
         "digest": merged["digest"],
         "exact": (merged["count"], merged["digest"]) == (expected["count"], expected["digest"]),
-        "mapped_bytes": [r["stats"].get("mapped_bytes") for r in records],
+        "stats": [r["stats"] for r in records],
     }
 
 
@@ -71,7 +73,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("array", nargs="+", help="URIs, or patterns of paths")
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--global", dest="global_batch", type=int, default=128)
+    parser.add_argument("--batch", type=int, default=128, help="samples in a batch of each rank")
     parser.add_argument("--count", type=int, default=12800)
     parser.add_argument("--crop", type=int, default=128)
     parser.add_argument("--binary", default="bin/headrace")

@@ -295,6 +295,20 @@ def kernel_rows(runs: dict[str, Run]) -> str:
     return table(["kernel, chunks", "ms", "GB/s", "nvCOMP 5, same run", "grid", "source"], rows)
 
 
+def rank_rows() -> str:
+    """The newest run of each data set on one GPU and on several."""
+    runs = {(r := json.loads(path.read_text()))["command"].split()[1]: r for path in sorted(RESULTS.glob("ranks-*.json"))}
+    rows: list[list[str]] = []
+    for data, run in sorted(runs.items()):
+        one, more = run["rows"]
+        met = "yes" if run["ratio"] >= 1.8 and run["same_digest"] else "no"
+        rates = f"{one['samples_per_s']:.0f}", f"{more['samples_per_s']:.0f}"
+        digest = f"{more['digest'][:8]}…, {'the same' if run['same_digest'] else 'not the same'}"
+        where = f"`{run['command']}`, {run['date'][:10]}, {run['commit']}"
+        rows.append([data, *rates, f"{more['ranks']}", f"{run['ratio']:.2f}", "1.8", met, digest, where])
+    return table(["data", "samples/s of one rank", "of all", "ranks", "ratio", "goal", "met", "digest", "command"], rows)
+
+
 def parts() -> dict[str, str]:
     kernels = kernel_runs()
     gpu = newest("gpu-2*.json", lambda row: row["name"])
@@ -306,6 +320,7 @@ def parts() -> dict[str, str]:
         "gpu goals": gpu_goals(gpu | newest("trainer-*.json", lambda row: row["name"]) | kernels),
         "gpu kernels": kernel_rows(kernels),
         "gpu runs": gpu_machines(gpu) + "\n\n" + gpu_rows(gpu),
+        "ranks": rank_rows(),
         "readers": compare_machines(compare) + "\n\n" + compare_rows(compare),
         "engine": engine_part(),
     }
