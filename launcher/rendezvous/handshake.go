@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/headrace/headrace/internal/jsonframe"
 	"github.com/headrace/headrace/nd"
 )
 
@@ -142,9 +143,9 @@ func write(conn net.Conn, v any) error {
 }
 
 func read(conn net.Conn, v any) error {
-	text, err := readFrame(conn, maxFirst)
+	text, err := jsonframe.Read(conn, maxFirst)
 	switch {
-	case errors.Is(err, nd.ErrCorrupt):
+	case errors.Is(err, nd.ErrBudget): // the first bytes of another protocol are a length beyond all limits
 		return nd.Errorf(nd.ErrUnsupported, "%w: what answers is no headrace rendezvous", errNotOurs)
 	case errors.Is(err, io.EOF):
 		return nd.Errorf(nd.ErrIO, "it hung up: %w", err)

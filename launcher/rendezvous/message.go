@@ -1,11 +1,10 @@
 package rendezvous
 
 import (
-	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"io"
 
+	"github.com/headrace/headrace/internal/jsonframe"
 	"github.com/headrace/headrace/nd"
 )
 
@@ -91,41 +90,11 @@ type relayed struct {
 	Doc   []byte `json:"doc"`
 }
 
-// frame is a message, or what else is sent, with its length in front.
-func frame(v any) ([]byte, error) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return nil, nd.Errorf(nd.ErrBug, "message: %w", err)
-	}
-	if len(text) > maxMessage {
-		return nil, nd.Errorf(nd.ErrBudget, "a message of %d bytes, at most %d are taken", len(text), maxMessage)
-	}
-	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(text)), uint32(len(text))), text...), nil
-}
-
-// readFrame reads the text of a frame. io.EOF is an end between two. The text is
-// taken as it comes: a length that promises more than is sent costs no memory.
-func readFrame(r io.Reader, limit int) ([]byte, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return nil, err
-	}
-	n := binary.BigEndian.Uint32(head[:])
-	if n > uint32(limit) {
-		return nil, nd.Errorf(nd.ErrCorrupt, "a message of %d bytes, at most %d are taken here", n, limit)
-	}
-	var text bytes.Buffer
-	if _, err := io.CopyN(&text, r, int64(n)); err != nil {
-		if err == io.EOF { //nolint:errorlint // as readers return it
-			err = io.ErrUnexpectedEOF
-		}
-		return nil, err
-	}
-	return text.Bytes(), nil
-}
+// frame is a message, or what else is sent, as it is sent.
+func frame(v any) ([]byte, error) { return jsonframe.Encode(v, maxMessage) }
 
 func readMessage(r io.Reader, limit int) (*message, error) {
-	text, err := readFrame(r, limit)
+	text, err := jsonframe.Read(r, limit)
 	if err != nil {
 		return nil, err
 	}
