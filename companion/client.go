@@ -154,7 +154,7 @@ func (c *client) begin(ctx context.Context, r request) error {
 		return nd.Errorf(nd.ErrBudget, "%d requests are under way, the engine takes no more of one client", maxRequests)
 	}
 	if c.mu.bytes+r.size > MaxFrame {
-		return c.sendError(r.id, nd.Errorf(nd.ErrBudget, "requests of %d bytes are under way and this one has %d, at most %d are taken: ask again later", c.mu.bytes, r.size, MaxFrame))
+		r = request{kind: r.kind, id: r.id, refused: nd.Errorf(nd.ErrBudget, "requests of %d bytes are under way and this one has %d, at most %d are taken: ask again later", c.mu.bytes, r.size, MaxFrame)}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	c.mu.cancel[r.id] = cancel
@@ -210,6 +210,9 @@ type result struct {
 // perform does what a request asks for. A batch is sent on the way; other replies
 // are returned.
 func (c *client) perform(ctx context.Context, r request) (reply frame, st session.Status, err error) {
+	if r.refused != nil {
+		return frame{}, st, r.refused
+	}
 	var out result
 	switch r.kind {
 	case kindOpen:

@@ -3,6 +3,7 @@ package companion
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"runtime"
@@ -373,6 +374,42 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 		t.Errorf("%d goroutines", n)
 	}
 	stop()
+}
+
+// What is too much at a time is answered as all else is: whoever reads the requests waits
+// for no client that does not read its replies.
+func TestTooMuchAtATime(t *testing.T) {
+	e, _ := serve(t, Config{})
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conns := make([]*net.UnixConn, 2)
+	for i, fd := range ends {
+		file := os.NewFile(uintptr(fd), "socket")
+		conn, err := net.FileConn(file)
+		if err = errors.Join(err, file.Close()); err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close() //nolint:errcheck // a test's
+		conns[i] = conn.(*net.UnixConn)
+	}
+	c := e.newClient(conns[0], 0, &Hello{}, nil)
+	c.mu.bytes = MaxFrame
+	c.sending.Lock() // as another reply does that finds no reader
+	if err := c.begin(t.Context(), request{kind: kindAsk, id: 7, size: 1}); err != nil {
+		t.Fatal(err)
+	}
+	c.sending.Unlock()
+	f, err := readFrame(conns[1])
+	if err != nil || f.kind != kindError || f.id != 7 || !strings.Contains(string(f.payload), "ask again later") {
+		t.Errorf("%+v, %v", f, err)
+	}
+	c.working.Wait()
+	if c.mu.running != 0 || c.mu.bytes != MaxFrame {
+		t.Errorf("%d requests of %d bytes are left", c.mu.running, c.mu.bytes)
+	}
+	c.session.End()
 }
 
 // The reply's numbers are those of the documentation: another client is written by
