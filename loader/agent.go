@@ -74,7 +74,7 @@ func (a *agent) run(ctx context.Context, l *Loader) {
 		select {
 		case <-tick.C:
 		case asked := <-a.ask:
-			err := a.client.PlanCheck(ctx, asked.plan)
+			err := compare(ctx, a.client, asked.plan, verdictBound)
 			if ctx.Err() != nil {
 				continue // who waits hears of the end
 			}
@@ -89,6 +89,21 @@ func (a *agent) run(ctx context.Context, l *Loader) {
 			return
 		}
 	}
+}
+
+// verdictBound is how long an agent may take to compare the plans. One that lives
+// answers within a minute, with the ranks that are missing; this one was stopped.
+const verdictBound = 3 * time.Minute
+
+// compare has the plans compared, within a bound.
+func compare(ctx context.Context, client *agentapi.Client, plan agentapi.Plan, bound time.Duration) error {
+	bounded, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	err := client.PlanCheck(bounded, plan)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return nd.Errorf(nd.ErrIO, "the launcher's agent has not compared the ranks' plans within %v: it may be stopped", bound)
+	}
+	return err
 }
 
 // hinted says what to do about plans that never came.
