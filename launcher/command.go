@@ -103,7 +103,11 @@ func (s *Spec) program(name string) (string, error) {
 	if refused != nil {
 		return "", refused
 	}
-	return "", &missing{codeNotFound, fmt.Sprintf("there is no program %s on PATH", name)}
+	text := fmt.Sprintf("there is no program %s on PATH", name)
+	if _, err := os.Stat(name); err == nil {
+		text += fmt.Sprintf(": ./%s is the one in this folder", name)
+	}
+	return "", &missing{codeNotFound, text}
 }
 
 func executable(path string) error {
@@ -118,7 +122,7 @@ func executable(path string) error {
 	}
 	const executeAccess = 1 // X_OK, of access(2)
 	if info.Mode().Perm()&0o111 == 0 || syscall.Access(path, executeAccess) != nil {
-		return &missing{codeNotExecutable, fmt.Sprintf("program %s is not executable", path)}
+		return &missing{codeNotExecutable, fmt.Sprintf("program %s is not executable: chmod +x it, or, if it is a Python script, leave --no-python away", path)}
 	}
 	return nil
 }

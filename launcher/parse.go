@@ -258,11 +258,30 @@ func find(written string, table []option) (*option, error) {
 	}
 	switch len(near) {
 	case 0:
-		return nil, fmt.Errorf("unknown flag %s", written)
+		return nil, fmt.Errorf("unknown flag %s: %s", written, meant(name, table))
 	case 1:
 		return found, nil
 	}
 	return nil, fmt.Errorf("%s is ambiguous: %s", written, strings.Join(near, ", "))
+}
+
+// meant says what somebody who wrote an unknown flag may have wanted: a flag that
+// begins as most of it does, else one of the script's own.
+func meant(name string, table []option) string {
+	best, length := "", 0
+	for _, o := range table {
+		n := 0
+		for n < min(len(name), len(o.name)) && name[n] == o.name[n] {
+			n++
+		}
+		if n > length {
+			best, length = o.name, n
+		}
+	}
+	if 3*length >= 2*len(name) && length > 0 {
+		return "did you mean --" + best + "?"
+	}
+	return "flags of the script go behind it"
 }
 
 // uuid is a random one, version 4 (RFC 9562, section 5.4).

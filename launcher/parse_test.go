@@ -112,7 +112,9 @@ func TestPrefixes(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	fails(t, nil, "--mo is ambiguous: --monitor-interval, --module", "--mo", "0.9", "s")
-	fails(t, nil, "unknown flag --comp", "--comp", "s")
+	fails(t, nil, "unknown flag --comp: did you mean --companion?", "--comp", "s")
+	fails(t, nil, "unknown flag --nprocs: did you mean --nproc-per-node?", "--nprocs", "2", "s")
+	fails(t, nil, "unknown flag --lr: flags of the script go behind it", "--lr", "0.1", "s")
 	fails(t, nil, "unknown flag --metrics", "--metrics", "0", "s")
 	if s := parsed(t, nil, "--companion", "s"); !s.Companion {
 		t.Error("--companion")

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"syscall"
 	"time"
@@ -61,7 +62,7 @@ func (sh *shell) spawn(r rendezvous.Round, err error) {
 					sh.counters.started.Add(1)
 					continue
 				}
-				f = unstarted(place{round: r, local: local}, sh.host, err)
+				f = unstarted(place{round: r, local: local}, sh.host, unrunnable(err))
 			} else if local == 0 {
 				f = unstarted(place{round: r}, sh.host, err)
 			}
@@ -132,6 +133,17 @@ func unstarted(p place, host string, err error) *rendezvous.Failure {
 	}
 	f.Message = nd.Errorf(nd.ErrIO, "start worker %d: %w", p.local, err).Error()
 	return f
+}
+
+// unrunnable explains the kernel's error for a program that was found and may be run.
+func unrunnable(err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		return fmt.Errorf("%w: the interpreter that its first line or its ELF header names is missing", err)
+	case errors.Is(err, syscall.ENOEXEC):
+		return fmt.Errorf("%w: it is no program of this machine, and no #! at its start names an interpreter", err)
+	}
+	return err
 }
 
 // signalWorkers sends a signal to every worker, or to its whole process group; on

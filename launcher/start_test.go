@@ -107,6 +107,13 @@ func TestProgramByPath(t *testing.T) {
 	if code, _, stderr := run(t, nil, "--no-python", odd); code != 126 || !strings.Contains(stderr, "start worker 0") {
 		t.Errorf("exit %d\n%s", code, stderr)
 	}
+	// So is one whose interpreter is missing: the system's error does not say which file it means.
+	if err := os.WriteFile(odd, []byte("#!/absent/interpreter\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := run(t, nil, "--no-python", odd); code != 127 || !strings.Contains(stderr, "interpreter") {
+		t.Errorf("exit %d\n%s", code, stderr)
+	}
 }
 
 // --numa-binding binds before the program starts, and each worker differently where

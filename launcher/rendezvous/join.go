@@ -167,7 +167,7 @@ func (g *group) hostJob() (*joined, error) {
 		err = errors.Join(err, g.door.Close())
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, nd.Errorf(nd.ErrIO, "port %d is %w by %s: stop it, or name another port", number, errInUse, portOwner("/proc", number))
+		return nil, nd.Errorf(nd.ErrIO, "port %d is %w by %s: stop it, or name another port (--master-port, --rdzv-endpoint)", number, errInUse, portOwner("/proc", number))
 	}
 	if err != nil {
 		return nil, nd.Errorf(nd.ErrIO, "rendezvous at %s: %w", g.address, err)

@@ -100,7 +100,7 @@ func holdNumber(port int) (*Port, error) {
 		_ = claim.Close() // the port's error says it all
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, nd.Errorf(nd.ErrIO, "port %d is %w by %s: stop it, or name another port", port, errInUse, portOwner("/proc", port))
+		return nil, nd.Errorf(nd.ErrIO, "port %d is %w by %s: stop it, or name another port (--master-port, --rdzv-endpoint)", port, errInUse, portOwner("/proc", port))
 	}
 	return nil, nd.Errorf(nd.ErrIO, "port %d: %w", port, err)
 }
@@ -164,7 +164,7 @@ func claimPort(port int) (*net.UnixListener, error) {
 	l, err := net.ListenUnix("unix", name)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, nd.Errorf(nd.ErrIO, "port %d is %w by %s: stop it, or name another port", port, errInUse, claimant(name))
+		return nil, nd.Errorf(nd.ErrIO, "port %d is %w by %s: stop it, or name another port (--master-port, --rdzv-endpoint)", port, errInUse, claimant(name))
 	case err != nil:
 		return nil, nil //nolint:nilerr // see above
 	}
