@@ -116,7 +116,7 @@ test: ## everything that CI runs, save lint; says what each part took
 
 check: ## vet and the quick tests, under a minute
 	$(GO) vet ./...
-	$(GO) test -short ./nd/... ./zarr/... ./codec/... ./store/... ./sampler/... ./rank/... ./pipeline/... ./loader/... ./cmd/...
+	$(GO) test -short ./nd/... ./zarr/... ./codec/... ./store/... ./sampler/... ./rank/... ./pipeline/... ./loader/... ./agentapi ./metrics ./launcher/topology ./cmd/...
 
 test-go: ## vet and test the Go packages
 	$(GO) vet ./...
@@ -142,7 +142,7 @@ build/panic/libheadrace.so: $(GOFILES) $(wildcard cabi/*.h)
 test-python: .venv-wheel/ready build build/panic/libheadrace.so ## the Python tests against the wheel in a clean environment
 	cd python/tests && ../../.venv-wheel/bin/python -P -m pytest -q
 
-# Two parts, at most ten minutes on two cores: the Python tests again, now that there are
+# Two parts, each with a limit of its own: the Python tests again, now that there are
 # torch and tables, and real jobs under torchrun and under our launcher.
 test-torch: .venv-torch/wheel build build/panic/libheadrace.so ## with torch (a download of 3 GB): trainers, torchrun beside our launcher
 	cd python/tests && timeout 300 ../../.venv-torch/bin/python -P -m pytest -q -k "torch or table or dlpack"

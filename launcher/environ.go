@@ -61,8 +61,8 @@ func (s *Spec) environment(p place) []string {
 		{"MASTER_PORT", p.round.MasterPort},
 		{"TORCHELASTIC_RESTART_COUNT", p.round.Restarts},
 		{"TORCHELASTIC_MAX_RESTARTS", s.MaxRestarts},
-		// LitData reads these two.
 		{"NODE_RANK", p.round.Rank},
+		// LitData reads these two.
 		{"NNODES", len(p.round.Nodes)},
 		{"GLOBAL_RANK", p.rank()},
 	} {

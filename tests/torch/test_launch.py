@@ -63,7 +63,7 @@ json.dump(mine, open(f"{sys.argv[1]}/{os.environ['RANK']}.json", "w"))
 # These are made up for each run.
 PER_RUN = {"MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE"}
 # These differ on purpose (docs/launch.md): rank 0 makes the store, since the launcher has
-# none, and the address is one that others reach.
+# none, and a job of one node is a static one where torchrun takes it as --standalone.
 INTENDED = {"TORCHELASTIC_USE_AGENT_STORE": ("True", "False"), "MASTER_ADDR": ("localhost", "127.0.0.1")}
 
 
