@@ -1,7 +1,8 @@
 /* libheadrace_client: what the Python package needs in plain C, with the engine
- * in this process or in another one. It knows nothing of the engine, links
- * neither Go nor Python, and keeps no state but the three addresses given to
- * hr_client_python.
+ * in this process or in another one. It knows nothing of the engine and links
+ * neither Go nor Python. What it keeps for the process are the three addresses given
+ * to hr_client_python and, once memory on a GPU was opened, the driver and the threads
+ * that wait for it.
  *
  * A slot stands for one batch that the engine has handed out. It is shared by
  * the Python objects of the batch and by every tensor that a consumer still

@@ -119,7 +119,7 @@ func TestOldDriver(t *testing.T) {
 	checks = s.gpus(context.Background())
 	expect(t, find(t, checks, "GPU driver"), Warn, "CUDA 12.1", "535")
 	expect(t, find(t, checks, "GPU 0 kernels"), Warn, "unsupported .version", "535")
-	expect(t, find(t, checks, "GPU 0 copies"), Note, "each chunk", "12.8")
+	expect(t, find(t, checks, "GPU 0 copies"), Note, "by a kernel", "12.8")
 	find(t, checks, "GPU 0 page cache")
 }
 
