@@ -174,10 +174,14 @@ def parse() -> argparse.Namespace:
     options = parser.parse_args()
     if options.stop_after and not options.checkpoint:
         parser.error("--stop-after needs --checkpoint")
+    if options.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda: torch sees no GPU")
+    if "RANK" not in os.environ:
+        parser.error("no rank: start it by `torchrun` or `headrace launch`, also for a single process")
     if options.data is None:
         options.data = next((d for d in (ROOT / "data" / "brain", ROOT / "data" / "torchrun") if d.exists()), None)
         if options.data is None:
-            parser.error("no data: run `headrace gen examples/torchrun/image.json` and the same with labels.json")
+            parser.error(f"no data: run `headrace gen examples/torchrun/image.json`, and the same with labels.json, in {ROOT}")
     return options
 
 

@@ -21,7 +21,9 @@ def arguments(description: str | None) -> argparse.Namespace:
     )
     parser.add_argument("--work", type=Path, required=True, help="folder for checkpoints")
     parser.add_argument("--samples", type=int, default=100)
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    return options
 
 
 def crops(data: Path, samples: int) -> hr.Crops:
