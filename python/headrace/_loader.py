@@ -186,11 +186,13 @@ class Loader(Engine):
         if self._about["note"]:
             warnings.warn(self._about["note"], RuntimeWarning, stacklevel=3)
         if len(self) == 0:
-            warnings.warn(
-                f"an epoch has no batch: the {len(crops)} crops are fewer than the {self.global_batch_size} of a batch "
-                'over all ranks, and tail is "drop"',
-                stacklevel=3,  # beyond the check of the keywords
-            )
+            reason = "there are no crops"
+            if len(crops) > 0:
+                reason = (
+                    f"the {len(crops)} crops are fewer than the {self.global_batch_size} of a batch over all ranks, "
+                    'and tail is "drop"'
+                )
+            warnings.warn(f"an epoch has no batch: {reason}", stacklevel=3)  # beyond the check of the keywords
 
     def __enter__(self) -> Loader:
         self._open_handle()
