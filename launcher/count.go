@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+
+	"github.com/headrace/headrace/rank"
 )
 
 // counter counts what a number of workers may be taken from.
@@ -47,7 +49,7 @@ func (machine) XPUs() int {
 func workers(value string, m counter, lookup Lookup) (int, error) {
 	gpus := func() int {
 		if list, ok := lookup("CUDA_VISIBLE_DEVICES"); ok {
-			return countVisible(visible(list), m.GPUs())
+			return countVisible(rank.VisibleEntries(list), m.GPUs())
 		}
 		return m.GPUs()
 	}
@@ -87,17 +89,4 @@ func some(n int, none string) (int, error) {
 		return 1, errors.New(none)
 	}
 	return n, nil
-}
-
-// visible lists the entries of CUDA_VISIBLE_DEVICES. CUDA stops at the first that
-// is no device, such as -1.
-func visible(list string) []string {
-	var entries []string
-	for entry := range strings.SplitSeq(list, ",") {
-		if entry = strings.TrimSpace(entry); entry == "" || strings.HasPrefix(entry, "-") {
-			break
-		}
-		entries = append(entries, entry)
-	}
-	return entries
 }

@@ -44,7 +44,7 @@ func (c GPUChoice) Device() string {
 // opens the first of them in every process.
 func GPU(id Identity, lookup func(string) (string, bool), visible int) (GPUChoice, error) {
 	list, listed := lookup(visibleVar)
-	entries := entriesOf(list)
+	entries := VisibleEntries(list)
 	switch {
 	case listed && len(entries) == 0:
 		return GPUChoice{-1, 1, visibleVar + " hides all GPUs"}, nil
@@ -98,9 +98,9 @@ func ownGPUs(id Identity, lookup Lookup) bool {
 	return found && err == nil && c.id.Rank == id.Rank && c.id.World == id.World
 }
 
-// entriesOf are the entries of CUDA_VISIBLE_DEVICES that count: as CUDA reads it,
-// the list ends at the first negative number.
-func entriesOf(list string) []string {
+// VisibleEntries are the entries of CUDA_VISIBLE_DEVICES that count: as CUDA reads it,
+// the list ends at the first that is no device, such as -1.
+func VisibleEntries(list string) []string {
 	var entries []string
 	for entry := range strings.SplitSeq(list, ",") {
 		entry = strings.TrimSpace(entry)

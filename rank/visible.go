@@ -30,7 +30,7 @@ func VisibleGPUs(lookup func(string) (string, bool), have []GPUInfo) ([]GPUInfo,
 		return have, nil
 	}
 	var visible []GPUInfo
-	for _, entry := range entriesOf(list) {
+	for _, entry := range VisibleEntries(list) {
 		gpu, found, err := findGPU(entry, have)
 		if err != nil {
 			return nil, &Error{visibleVar, list, err.Error()}
