@@ -3,7 +3,6 @@ package launcher
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -106,77 +105,6 @@ func timeOf(doc []byte) (time.Time, bool) {
 	return time.Unix(int64(seconds), 0), true
 }
 
-// traceback is what the banner shows of a failure.
-func traceback(f *rendezvous.Failure) string {
-	if m, ok := parseError(f.Error); ok {
-		if m.ExtraInfo.Callstack != "" {
-			return m.ExtraInfo.Callstack
-		}
-		return m.Message
-	}
-	switch {
-	case f.Message != "":
-		return f.Message
-	case f.Signal != 0:
-		return fmt.Sprintf("Signal %d (%s) received by PID %d", f.Signal, signalName(f.Signal), f.PID)
-	}
-	return "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
-}
-
-// banner is the report of a failed job in torchrun's form: the other failures from
-// 1, then the root cause as 0.
-func banner(name string, root *rendezvous.Failure, failures []rendezvous.Failure) string {
-	rootRows := rows(0, root)
-	var others []string
-	for i := range failures {
-		f := &failures[i]
-		if f.Rank != root.Rank || f.Node != root.Node || f.PID != root.PID {
-			others = append(others, rows(len(others)/rowsEach+1, f)...)
-		}
-	}
-	if others == nil {
-		others = []string{"  <NO_OTHER_FAILURES>"}
-	}
-	title := name + " FAILED"
-	width := min(max(len(title), widest(others), widest(rootRows)), 60)
-	double, single := strings.Repeat("=", width), strings.Repeat("-", width)
-	lines := append([]string{double, title, single, "Failures:"}, others...)
-	lines = append(lines, single, "Root Cause (first observed failure):")
-	return strings.Join(append(append(lines, rootRows...), double), "\n")
-}
-
-// rowsEach is the number of rows of one failure.
-const rowsEach = 7
-
-func rows(index int, f *rendezvous.Failure) []string {
-	code, file := f.ExitCode, f.ErrorFile
-	if f.Signal != 0 {
-		code = -f.Signal
-	}
-	if file == "" {
-		file = "<N/A>"
-	}
-	return []string{
-		fmt.Sprintf("[%d]:", index),
-		"  time      : " + f.Time.Format("2006-01-02_15:04:05"),
-		"  host      : " + f.Host,
-		fmt.Sprintf("  rank      : %d (local_rank: %d)", f.Rank, f.LocalRank),
-		fmt.Sprintf("  exitcode  : %d (pid: %d)", code, f.PID),
-		"  error_file: " + file,
-		"  traceback : " + strings.ReplaceAll(strings.TrimRight(traceback(f), "\n"), "\n", "\n  "),
-	}
-}
-
-func widest(rows []string) int {
-	n := 0
-	for _, r := range rows {
-		for line := range strings.SplitSeq(r, "\n") {
-			n = max(n, len(line))
-		}
-	}
-	return n
-}
-
 // copyError writes the root cause's document to the launcher's own error file, with
 // its exit code, so that a launcher above this one sees it.
 func copyError(to string, root *rendezvous.Failure, code int) error {
@@ -199,7 +127,7 @@ func copyError(to string, root *rendezvous.Failure, code int) error {
 	if err == nil {
 		err = os.WriteFile(to, text, 0o644)
 	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	if err != nil {
 		return nd.Errorf(nd.ErrIO, "copy the error file: %w", err)
 	}
 	return nil

@@ -29,7 +29,7 @@ type Result struct {
 	Failures []rendezvous.Failure
 	Stuck    []int  // pids that outlived SIGKILL
 	LogDir   string // the log tree, "" if there is none (any more)
-	name     string
+	script   string // titles the report
 }
 
 // Report is the failure report in torchrun's form, "" where no worker failed.
@@ -37,7 +37,7 @@ func (r Result) Report() string {
 	if r.Root == nil || r.Root.PID == 0 {
 		return ""
 	}
-	return banner(r.name, r.Root, r.Failures)
+	return banner(r.script, r.Root, r.Failures)
 }
 
 // killBound is how long a process may take to end after SIGKILL. One that waits in
@@ -57,7 +57,7 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	sh := &shell{spec: &spec, box: newMailbox(), stop: make(chan struct{}), hurry: make(chan struct{})}
 	sh.host, _ = os.Hostname()
 	v, err := sh.run(ctx)
-	r := Result{Code: v.code, Root: v.root, Failures: v.failures, Stuck: v.stuck, LogDir: sh.logs.dir, name: spec.Script}
+	r := Result{Code: v.code, Root: v.root, Failures: v.failures, Stuck: v.stuck, LogDir: sh.logs.dir, script: spec.Script}
 	if m, ok := errors.AsType[*missing](err); ok {
 		r.Code = m.code
 	} else if err != nil && r.Code == 0 {
