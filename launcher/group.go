@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"strconv"
@@ -42,7 +43,16 @@ func (s *Spec) enter(ctx context.Context, host string, notice func(string)) (ren
 	if err := s.configure(&c); err != nil {
 		return nil, err
 	}
+	notice(fmt.Sprintf("a job of %s nodes: they meet at %s", s.nodes(), c.Endpoint)) // else a node that waits says nothing
 	return rendezvous.Join(ctx, c)
+}
+
+// nodes is the number of nodes as --nnodes has it.
+func (s *Spec) nodes() string {
+	if s.MinNodes == s.MaxNodes {
+		return strconv.Itoa(s.MaxNodes)
+	}
+	return fmt.Sprintf("%d:%d", s.MinNodes, s.MaxNodes)
 }
 
 // ownEndpoint is the master's address and port in a job of one node.
