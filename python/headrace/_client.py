@@ -122,7 +122,8 @@ class Client(ABC):
         if os.getpid() != self.pid:
             raise Forked(
                 f"headrace was loaded in process {self.pid} and this is its forked child {os.getpid()}: "
-                "start the child with the spawn or forkserver method, or load headrace only in the child"
+                "start the child with the spawn or forkserver method, or load headrace only in the child; "
+                "a torch DataLoader around it takes num_workers=0, the engine's threads are the workers"
             )
 
     def alive(self) -> bool:

@@ -107,7 +107,8 @@ def device_name(device: str | int | None) -> str:
     text = str(device).lower()  # a torch.device too
     if text == "cpu" or (text.startswith("cuda:") and text[5:].isdigit()):
         return text
-    raise ConfigError(f'device is {device!r}: "cpu", "cuda:N", N, "GPU-<uuid>" or "MIG-<uuid>"')
+    known = '"cpu", "cuda:N", N, "GPU-<uuid>" or "MIG-<uuid>"'
+    raise ConfigError(f"device is {device!r}: {known}, or None for the GPU of this rank if it has one")
 
 
 def environment() -> dict[str, str]:

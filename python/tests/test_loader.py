@@ -345,6 +345,15 @@ def test_epochs_that_are_none(grid: hr.Crops, epoch: int) -> None:
         loader.set_epoch(epoch)
 
 
+@pytest.mark.parametrize(
+    ("argument", "hint"), [("num_workers", "workers="), ("drop_last", 'tail="drop"'), ("pin_memory", "nothing is to be pinned")]
+)
+def test_arguments_of_a_torch_data_loader(grid: hr.Crops, argument: str, hint: str) -> None:
+    """Who comes from there is told what takes its place."""
+    with pytest.raises(TypeError, match=f"Loader has no argument '{argument}': .*{hint}"):
+        hr.Loader(grid, batch_size=1, **{argument: 1})  # pyright: ignore[reportArgumentType]
+
+
 def test_sources_can_be_pickled(grid: hr.Crops) -> None:
     copy = pickle.loads(pickle.dumps(grid))
     assert copy.fingerprint == grid.fingerprint and len(copy) == 12
