@@ -138,7 +138,8 @@ class Loader(Engine):
             raise ConfigError("give one of batch_size and global_batch_size")
         seed = integer("seed", seed, 0, 2**64 - 1)
         shuffle = flag("shuffle", shuffle)
-        _check_mode(tail, coord, mode)
+        tail = choice("tail", tail, TAILS)
+        _check_mode(coord, mode)
         self._check = choice("check", check, ("auto", "off"))
         who = _who(rank, world_size, local_rank, local_world_size)
         names = crops.fields
@@ -160,7 +161,7 @@ class Loader(Engine):
                 "global_batch_size": 0 if global_batch_size is None else size,
                 "seed": seed,
                 "shuffle": shuffle,
-                "tail": tail.lower(),
+                "tail": tail,
                 "block": 0 if block is None else count("block", block),
                 "window": 0 if window is None else count("window", window),
                 "locality": flag("locality", locality),
@@ -173,7 +174,7 @@ class Loader(Engine):
             "env": environment(),
         }
         super().__init__(what)
-        self._padded = tail.lower() == "mask"
+        self._padded = tail == "mask"
         self._given = rank is not None
         self._unchecked = True
         self._last_epoch: int | None = None
@@ -406,9 +407,8 @@ def _state(state: Any) -> dict[str, Any]:
     return known
 
 
-def _check_mode(tail: str, coord: str, mode: str) -> None:
+def _check_mode(coord: str, mode: str) -> None:
     if mode == "async":
         raise Unsupported(f"mode {mode!r} comes with a later version")
-    choice("tail", tail, TAILS)
     choice("coord", coord, ("auto", "off"))
     choice("mode", mode, ("lockstep",))
