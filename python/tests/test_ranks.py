@@ -151,6 +151,10 @@ def test_an_epoch_over_a_checkpoint_is_exact(grid: hr.Crops) -> None:
         hr.merge_reports([reports[0], reports[1] | {"epoch": 1}])
     with pytest.raises(ValueError, match="no report"):
         hr.merge_reports([])
+    none: Any = None
+    for lost in (none, {}, reports[0] | {"digest": "7"}, reports[0] | {"count": -1}, reports[0] | {"data_digest": None}):
+        with pytest.raises(hr.ConfigError, match=r"of a report is|a report is None"):
+            hr.merge_reports([reports[0], lost])
 
 
 def test_drift_needs_consent(grid: hr.Crops, volume: str) -> None:
