@@ -14,17 +14,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from tiny import arguments, loader, loss_of, network, prove
+from tiny import arguments, gather, loader, loss_of, network, prove
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 import headrace as hr
-
-
-def gather(value: Any) -> list[Any]:
-    out: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(out, value)
-    return out
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
-from tiny import arguments, loader, loss_of, network, prove
+from tiny import arguments, gather, loader, loss_of, network, prove
 
 import headrace as hr
 
@@ -76,10 +76,7 @@ def main() -> None:
         second = trainer(options, max_epochs=2, enable_checkpointing=False)
         module = Segmenter()
         second.fit(module, batches, others, ckpt_path=checkpoint)
-        reports: list[Any] = [None] * second.world_size
-        torch.distributed.all_gather_object(
-            reports, (before, batches.report(0), batches.report(1), ids + module.ids, module.passes)
-        )
+        reports = gather((before, batches.report(0), batches.report(1), ids + module.ids, module.passes))
         if second.is_global_zero:
             print(prove(batches, *(r[0] for r in reports), *(r[1] for r in reports), epoch=0))
             print(prove(batches, *(r[2] for r in reports), epoch=1))

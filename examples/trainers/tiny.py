@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 import headrace as hr
@@ -54,6 +56,13 @@ def loss_of(model: nn.Module, batch: hr.TorchBatch) -> torch.Tensor:
     out = nn.functional.binary_cross_entropy_with_logits(model(batch["image"].unsqueeze(1)), target, reduction="none")
     weights = torch.tensor(batch.weights, device=out.device)
     return (out.mean(dim=(1, 2, 3, 4)) * weights).sum() / weights.sum().clamp(min=1) * batch.weight
+
+
+def gather(value: Any) -> list[Any]:
+    """What each rank has, on all of them."""
+    out: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(out, value)
+    return out
 
 
 def prove(loader: hr.Loader, *reports: hr.Report, epoch: int) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torchdata.nodes as tn
-from tiny import arguments, loader, prove
+from tiny import arguments, gather, loader, prove
 from torch.utils.data import IterableDataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
@@ -23,12 +23,6 @@ import headrace as hr
 
 def ids(batches: Any) -> list[int]:
     return [i for b in batches for i in b.ids if i >= 0]
-
-
-def gather(value: Any) -> list[Any]:
-    out: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(out, value)
-    return out
 
 
 def node(batches: hr.Loader) -> Any:

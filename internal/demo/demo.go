@@ -51,12 +51,12 @@ func Arrays() []dataset.Array {
 	return list
 }
 
-// Report is told how far a phase is.
-type Report func(phase string, inBytes bool, done, total int64)
+// Progress is told how far a phase is.
+type Progress func(phase string, inBytes bool, done, total int64)
 
 // Prepare writes the arrays below root where they are missing.
-func Prepare(ctx context.Context, root string, report Report) error {
-	return dataset.Write(ctx, root, Arrays(), func(done, total int64) { report("write sample data", true, done, total) })
+func Prepare(ctx context.Context, root string, progress Progress) error {
+	return dataset.Write(ctx, root, Arrays(), func(done, total int64) { progress("write sample data", true, done, total) })
 }
 
 // Part is what one rank has to tell.
