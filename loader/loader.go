@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -57,11 +58,11 @@ func New(ctx context.Context, id rank.Identity, source sampler.Source, cfg Confi
 	if err != nil {
 		return nil, err
 	}
-	l := &Loader{id: id, source: source, config: cfg.Pipeline, fence: cfg.Fence, data: cfg.DataDigest, name: cfg.Name, turn: make(chan struct{}, 1)}
-	if l.name == "" {
-		l.name = "loader"
+	l := &Loader{
+		id: id, source: source, config: cfg.Pipeline, fence: cfg.Fence,
+		data: cfg.DataDigest, name: cmp.Or(cfg.Name, "loader"),
+		turn: make(chan struct{}, 1), ahead: ahead{source: source, id: id},
 	}
-	l.ahead = ahead{source: source, id: id}
 	if cfg.Tail == sampler.TailMask && cfg.Pipeline.OnError == pipeline.Skip {
 		l.blank, l.config.OnError = true, pipeline.Fill
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -27,12 +28,14 @@ func TestMask(t *testing.T) {
 	source, st := grid(t, 50), store.NewMemory(objects(50)) // 48 samples
 	for _, c := range []struct{ global, world, rows int }{{10, 1, 10}, {7, 2, 4}, {20, 3, 7}, {3, 8, 1}} {
 		seen := make([]int, source.Len())
+		weights := make([]float64, source.Len()) // by step, over the ranks
 		for r := range c.world {
 			cfg := config(st)
 			cfg.BatchSize, cfg.Global, cfg.Tail = 0, int64(c.global), sampler.TailMask
 			l := open(t, one(r, c.world), source, cfg)
 			steps := int64(0)
 			for b, err := l.Next(t.Context()); err == nil; b, err = l.Next(t.Context()) {
+				weights[steps] += l.Weight(b)
 				steps++
 				if len(b.Samples()) != c.rows {
 					t.Fatalf("%+v: %d rows", c, len(b.Samples()))
@@ -58,6 +61,11 @@ func TestMask(t *testing.T) {
 		for id, n := range seen {
 			if n != 1 {
 				t.Errorf("%+v: sample %d came %d times", c, id, n)
+			}
+		}
+		for step := range (int(source.Len())-1)/c.global + 1 {
+			if mean := weights[step] / float64(c.world); math.Abs(mean-1) > 1e-9 {
+				t.Errorf("%+v: step %d: the weights' mean over ranks is %v", c, step, mean)
 			}
 		}
 	}
