@@ -14,6 +14,9 @@ const (
 	// maxShakes bounds the peers that have not proved their key; others wait in the
 	// kernel's queue.
 	maxShakes = 256
+	// maxRefusals bounds the reasons that are told of, each once: what a stranger sends
+	// must not fill a log.
+	maxRefusals = 16
 )
 
 // coordinator runs the machine: it owns the listener and a link to every node, its
@@ -36,8 +39,9 @@ type coordinator struct {
 
 	mu struct {
 		sync.Mutex
-		conns map[net.Conn]bool // all that are open
-		ended bool
+		conns   map[net.Conn]bool // all that are open
+		ended   bool
+		refused map[string]bool // reasons that were told
 	}
 }
 
@@ -54,7 +58,7 @@ func newCoordinator(config *Config, listener net.Listener) *coordinator {
 		shakes: make(chan struct{}, maxShakes), arrivals: make(chan arrival), quit: make(chan struct{}), done: make(chan struct{}),
 		links: map[memberID]*link{},
 	}
-	c.mu.conns = map[net.Conn]bool{}
+	c.mu.conns, c.mu.refused = map[net.Conn]bool{}, map[string]bool{}
 	job := config.joining(0)
 	c.machine = newMachine(rules{
 		job: job, join: config.JoinTimeout, lastCall: config.LastCall, exit: config.ExitTimeout,
@@ -117,12 +121,28 @@ func (c *coordinator) accept() {
 			err := shake(conn, c.key, true, shakeTimeout)
 			<-c.shakes
 			if err != nil {
+				if errors.Is(err, errNotOurs) {
+					c.refused(conn, errorText(err))
+				}
 				c.release(conn) // the peer has been told what it can do about it
 				return
 			}
 			c.serve(conn, false)
 		})
 	}
+}
+
+// refused tells this node's user of a peer that may not join: the job waits, perhaps
+// for just that one. It does not wait for who reads it.
+func (c *coordinator) refused(conn net.Conn, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.refused[why] || len(c.mu.refused) == maxRefusals {
+		return
+	}
+	c.mu.refused[why] = true
+	from, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+	c.running.Go(func() { c.config.Notice("a node at " + from + " was refused: " + why) })
 }
 
 // adopt notes a connection, so that the end of the loop can cut it.
@@ -250,8 +270,13 @@ func (c *coordinator) act(effects []effect) {
 		case send:
 			text, err := frame(e.message)
 			for _, id := range e.to {
-				if l := c.links[id]; l != nil && err == nil {
-					l.send(text)
+				l := c.links[id]
+				if l == nil || err != nil {
+					continue
+				}
+				l.send(text)
+				if e.message.Type == typeRefused {
+					c.refused(l.conn, e.message.Reason)
 				}
 			}
 		case drop, cut:

@@ -213,16 +213,30 @@ func (m *memnet) swallowAll(t *testing.T, n int) {
 	}
 }
 
-// Nodes that are not of one job do not meet, and hear why at once.
+// Nodes that are not of one job do not meet, and hear why at once. So does, once, the
+// user of the node that waits.
 func TestStrangers(t *testing.T) {
 	try := func(change func(c *Config), want string) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			m := newMemnet()
-			join(t, m.node(t, 2, 2, 0))
+			host, told := m.node(t, 2, 2, 0), make(chan string, 9)
+			host.Notice = func(text string) { told <- text }
+			join(t, host)
 			stranger := m.node(t, 2, 2, 1)
 			change(&stranger)
 			_, err := Join(t.Context(), stranger)
+			_, _ = Join(t.Context(), stranger)
+			synctest.Wait()
+			_, why, found := strings.Cut(want, ": ") // what is before it names the other side
+			if !found {
+				why = want
+			}
+			if len(told) != 1 {
+				t.Errorf("%d notices", len(told))
+			} else if text := <-told; !strings.HasPrefix(text, "a node at 10.0.0.2 was refused: ") || !strings.Contains(text, why) {
+				t.Errorf("notice %q", text)
+			}
 			if wantText(t, err, want); !errors.Is(err, nd.ErrConfig) && !errors.Is(err, nd.ErrIO) {
 				t.Errorf("kind of %v", err)
 			}
