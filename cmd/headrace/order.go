@@ -52,6 +52,7 @@ func (f *orderFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.blocks, "blocks", "", "file with the samples of each block, one number a line, where they differ")
 	flags.IntVar(&f.stream.Window, "window", 0, fmt.Sprintf("blocks of a window (default %d with --block or --blocks)", sampler.DefaultWindow))
 	flags.BoolVar(&f.noShuffle, "no-shuffle", false, "samples come in the order of the source")
+	choices(cmd, "tail", "short", "drop", "mask")
 }
 
 // addRanks defines the flags of who reads what.

@@ -56,6 +56,9 @@ may reach outside it where --pad says what lies there.`,
 	s.StringVar(&f.flip, "flip", "", "axes of the array to reverse, as 0,2")
 	s.StringVar(&f.level, "level", "", "level of an OME-Zarr image, by number or path (default: the finest)")
 	s.StringVarP(&f.out, "output", "o", "", "file to write, - for stdout")
+	choices(cmd, "pad", "error", "fill", "edge", "reflect")
+	choices(cmd, "device", "cpu", "cuda:0")
+	choices(cmd, "dtype", "f32", "bf16", "f16", "f64", "u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64", "bool")
 	return cmd
 }
 
