@@ -176,8 +176,8 @@ func (l *Loader) take(ctx context.Context, pipe *pipeline.Pipeline, at sampler.R
 // already it changes nothing, so that a trainer which calls it before every
 // epoch can resume within one.
 func (l *Loader) SetEpoch(ctx context.Context, epoch int64) error {
-	if epoch < 0 {
-		return nd.Errorf(nd.ErrConfig, "epoch %d: must be at least 0", epoch)
+	if err := checkEpoch(epoch); err != nil {
+		return err
 	}
 	pipe, err := l.begin(ctx)
 	if err != nil {
@@ -189,6 +189,15 @@ func (l *Loader) SetEpoch(ctx context.Context, epoch int64) error {
 		return nil
 	}
 	return l.reset(ctx, pipe, sampler.Resume{Stream: at.Stream, Epoch: epoch})
+}
+
+// checkEpoch leaves room for the epochs after it: they are counted on for ever.
+func checkEpoch(epoch int64) error {
+	const most = 1 << 62
+	if epoch < 0 || epoch > most {
+		return nd.Errorf(nd.ErrConfig, "epoch %d: must be in 0 to 2^62", epoch)
+	}
+	return nil
 }
 
 // Len is the number of batches of an epoch, the same on all ranks.

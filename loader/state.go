@@ -32,6 +32,9 @@ func (l *Loader) Load(ctx context.Context, s sampler.State, acceptDrift bool) er
 	}
 	defer l.end()
 	to, err := s.Check(l.Stream(), acceptDrift)
+	if err == nil {
+		err = checkEpoch(to.Epoch)
+	}
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package loader_test
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/headrace/headrace/loader"
@@ -119,6 +120,7 @@ func TestRefusedStates(t *testing.T) {
 		"format":      func(s *sampler.State) { s.Format = 2 },
 		"fingerprint": func(s *sampler.State) { s.Fingerprint = grid(t, 41).Fingerprint() },
 		"epoch":       func(s *sampler.State) { s.Epoch = -1 },
+		"last epoch":  func(s *sampler.State) { s.Epoch = math.MaxInt64 },
 		"global":      func(s *sampler.State) { s.Global = 0 },
 		"position":    func(s *sampler.State) { s.NextPosition = 39 },
 		"negative":    func(s *sampler.State) { s.NextPosition = -5 },

@@ -286,7 +286,7 @@ class Loader(Engine):
     def set_epoch(self, epoch: int) -> None:
         """Makes an epoch the current one, from its first batch on; nothing changes if it is already.
 
-        Raises ConfigError for an epoch outside [0, 2**63).
+        Raises ConfigError for an epoch outside [0, 2**62].
         """
         self._ask("set_epoch", integer("epoch", epoch, 0))
         self._end_is_due = self._end_is_due and self._last_epoch == epoch
