@@ -51,7 +51,7 @@ func (d *device) divide() error {
 	}
 	stages := d.stageBytes(wave)
 	if stages > rest {
-		return nd.Errorf(nd.ErrBudget, "DeviceBytes %d is too little: %d slots of %d bytes, the least for %d waves of chunks of %d, %d, CompressedBytes %d and DecodedBytes %d need %d; raise it, or lower one of these or BatchSize",
+		return nd.Errorf(nd.ErrBudget, "DeviceBytes %d is too little: %d slots of %d bytes, the least for %d waves of chunks of %d, %d, CompressedBytes %d and DecodedBytes %d need %d; raise it, or lower Slots, BatchSize, CompressedBytes or DecodedBytes",
 			budget, c.Slots, l.slot, deviceWaves, l.chunk, stages, c.CompressedBytes, c.DecodedBytes, budget-rest+stages)
 	}
 	switch {
