@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/headrace/headrace/nd"
 )
 
 // Exit codes of what cannot be started, as shells have them.
@@ -33,6 +35,11 @@ type missing struct {
 }
 
 func (m *missing) Error() string { return m.text }
+
+// Is makes a program that is not there nd.ErrNotFound, one that cannot be run nd.ErrIO.
+func (m *missing) Is(target error) bool {
+	return target == nd.ErrNotFound && m.code == codeNotFound || target == nd.ErrIO && m.code == codeNotExecutable
+}
 
 // command finds the program, and the script where it is a file, before any worker
 // starts.

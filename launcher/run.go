@@ -45,7 +45,8 @@ func (r Result) Report() string {
 const killBound = 15 * time.Second
 
 // Run starts the workers of one node and returns when all is over and nothing is
-// left. The error is one line that says why Result.Code is not 0. A context that
+// left. The error is one line that says why Result.Code is not 0: ErrFailed, or of a
+// kind of package nd where the launcher's own part did not work. A context that
 // ends stops the job as SIGTERM does; with Spec.Adopt, where the process's own
 // signals do that, only one that has ended before Run. Run takes over the signals of
 // the process.
@@ -63,8 +64,8 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 	} else if err != nil && r.Code == 0 {
 		r.Code = 1
 	}
-	if err == nil && v.text != "" {
-		err = errors.New(v.text)
+	if err == nil {
+		err = v.err()
 	}
 	return r, err
 }
@@ -291,7 +292,7 @@ func (sh *shell) next(ctx context.Context) event {
 	if g == nil {
 		var err error
 		if g, err = sh.spec.enter(ctx, sh.host, sh.warn); err != nil {
-			return event{kind: joinFailed, verdict: verdict{code: 1, text: err.Error()}}
+			return event{kind: joinFailed, verdict: refusedBy(err)}
 		}
 		sh.mu.Lock()
 		sh.mu.group = g
@@ -308,7 +309,7 @@ func (sh *shell) next(ctx context.Context) event {
 	if errors.Is(err, rendezvous.ErrFinished) {
 		return event{kind: joinFailed}
 	}
-	return event{kind: joinFailed, verdict: verdict{code: 1, text: err.Error()}}
+	return event{kind: joinFailed, verdict: refusedBy(err)}
 }
 
 func (sh *shell) startTimer(number int, after time.Duration) {

@@ -76,15 +76,6 @@ const (
 	finish
 )
 
-// verdict is how the node's part of the job ended.
-type verdict struct {
-	code     int
-	text     string               // one line; empty for success
-	root     *rendezvous.Failure  // the first failure, here or on another node
-	failures []rendezvous.Failure // of this node's last round, by local rank
-	stuck    []int
-}
-
 // supervisor decides. It has no goroutine, clock, randomness or I/O.
 type supervisor struct {
 	workers int
@@ -350,24 +341,4 @@ func (s *supervisor) rootCause(e *rendezvous.Event) *rendezvous.Failure {
 	}
 	first := slices.MinFunc(s.failures, func(a, b rendezvous.Failure) int { return int(a.Time.Unix() - b.Time.Unix()) })
 	return &first
-}
-
-// failureVerdict is the exit code of a failure: the worker's own, 128+N for one
-// that signal N killed, 1 where no worker failed.
-func failureVerdict(f *rendezvous.Failure, reason string) (code int, text string) {
-	switch {
-	case f == nil && reason == "":
-		return 1, "the job was stopped"
-	case f == nil:
-		return 1, reason
-	case f.Message != "":
-		return max(f.ExitCode, 1), f.Message
-	case f.Signal != 0:
-		return 128 + f.Signal, fmt.Sprintf("rank %d (local rank %d, pid %d) was killed by signal %d (%s)", f.Rank, f.LocalRank, f.PID, f.Signal, signalName(f.Signal))
-	}
-	return f.ExitCode, fmt.Sprintf("rank %d (local rank %d, pid %d) exited with code %d", f.Rank, f.LocalRank, f.PID, f.ExitCode)
-}
-
-func signalVerdict(n syscall.Signal, by string) (code int, text string) {
-	return 128 + int(n), fmt.Sprintf("stopped by signal %d (%s)%s", int(n), signalName(int(n)), by)
 }
