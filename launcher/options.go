@@ -81,7 +81,7 @@ func outputOptions() []option {
 		{name: "duplicate-stdout-filters", value: "LIST", env: "pet", help: "copy teed lines with one of these texts to filtered_stdout.log", set: words(func(s *Spec) *[]string { return &s.StdoutDuplicates })},
 		{name: "duplicate-stderr-filters", value: "LIST", env: "pet", help: "the same for standard error", set: words(func(s *Spec) *[]string { return &s.StderrDuplicates })},
 		{name: "log-line-prefix-template", value: "TEXT", env: "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", help: "prefix of teed lines; ${role_name}, ${local_rank}, ${rank}, ${hostname}, ${attempt}", set: text(func(s *Spec) *string { return &s.Prefix })},
-		{name: "print-completion", short: 's', value: "SHELL", help: "print a completion script: bash, zsh or tcsh", set: setCompletion},
+		{name: "print-completion", short: 's', value: "SHELL", help: "print a completion script of these flags for bash, zsh or tcsh; `headrace completion` has all commands", set: setCompletion},
 		{name: "help", short: 'h', help: "print this text", set: func(s *Spec, _ string) error { s.Show = ShowHelp; return nil }},
 		{name: "version", ours: true, help: "print the version", set: func(s *Spec, _ string) error { s.Show = ShowVersion; return nil }},
 	}

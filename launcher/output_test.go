@@ -99,11 +99,11 @@ func TestDuplicatesOfTeedStreamsOnly(t *testing.T) {
 	same(t, files(t, dir), map[string]string{"attempt_0/filtered_stdout.log": "", "attempt_0/0/stdout.log": "hello\n", "attempt_0/0/stderr.log": ""})
 }
 
-// Each attempt has its own folder.
+// Each attempt has its own folder, and a restart is told.
 func TestLogsOfAttempts(t *testing.T) {
 	dir := t.TempDir()
 	args := append([]string{"-r3", "--max-restarts=1", "--rdzv-id", "job/7", "--log-dir", dir}, workers(1, "say=started", "first=0:4", "exit=0")...)
-	if code, _, stderr := run(t, nil, args...); code != 0 {
+	if code, _, stderr := run(t, nil, args...); code != 0 || strings.Count(stderr, "headrace: restart 1 of 1:") != 1 {
 		t.Errorf("exit %d\n%s", code, stderr)
 	}
 	same(t, files(t, dir), map[string]string{

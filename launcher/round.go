@@ -76,7 +76,9 @@ func (sh *shell) spawn(r rendezvous.Round, err error) {
 func (sh *shell) prepare(r rendezvous.Round) ([]program, error) {
 	sh.sockets.begin(r)
 	sh.counters.rounds.Add(1)
-	sh.counters.restarts.Store(int64(r.Restarts))
+	if before := sh.counters.restarts.Swap(int64(r.Restarts)); int64(r.Restarts) > before {
+		sh.warn(fmt.Sprintf("restart %d of %d: the workers are started again", r.Restarts, sh.spec.MaxRestarts))
+	}
 	sh.counters.nodes.Store(int64(len(r.Nodes)))
 	sh.cgroup = newCgroup("/proc/self/mounts", "/proc/self/cgroup")
 	dir, err := sh.logs.attempt(r.Restarts, sh.spec.Workers)
