@@ -46,7 +46,7 @@ func (s State) Check(stream Stream, acceptDrift bool) (Resume, error) {
 		return Resume{}, err
 	}
 	if differ := s.drift(stream); len(differ) > 0 && !acceptDrift {
-		return Resume{}, nd.Errorf(nd.ErrConfig, "state: it is of another order of samples: %s; accept the drift to go on with samples that differ from those that are left", strings.Join(differ, "; "))
+		return Resume{}, nd.Errorf(nd.ErrConfig, "state: it is of another order of samples: %s; accept the drift (accept_drift in Python) to go on with samples that differ from those that are left", strings.Join(differ, "; "))
 	}
 	r := Resume{Stream: stream, Epoch: s.Epoch}
 	if s.NextPosition >= stream.Delivered().Stop {
