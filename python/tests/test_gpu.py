@@ -107,7 +107,8 @@ def test_a_device_by_name(volume: str, where: str, gpu: cuda_driver.Driver) -> N
 
 
 def test_memory_that_is_too_little(volume: str, boxes: Boxes) -> None:
-    with pytest.raises(hr.Budget, match=r"device_bytes 4096 is too little.*raise it, or lower slots, batch_size, compressed_bytes or decoded_bytes"):
+    lower = "slots, batch_size, compressed_bytes or decoded_bytes"
+    with pytest.raises(hr.Budget, match=rf"device_bytes 4096 is too little.*raise it, or lower {lower}"):
         pipeline(volume, boxes, device_bytes=4096)
 
 
