@@ -13,7 +13,7 @@ type Override struct {
 // explicit has the names of the arguments, for errors.
 var explicit = scheduler{
 	name: Explicit,
-	vars: [fields][]string{{"rank"}, {"world"}, {"local rank"}, {"local world"}, {"node"}, {"nodes"}},
+	vars: [fields][]string{{"rank"}, {"world size"}, {"local rank"}, {"local world size"}, {"node"}, {"nodes"}},
 }
 
 // Detect is the function Detect with explicit arguments. The source is Explicit
@@ -50,7 +50,7 @@ func (o Override) numbers() [fields]*int {
 func (o Override) claim(lookup Lookup) (claim, error) {
 	if (o.Rank == nil) != (o.World == nil) {
 		if o.Rank == nil {
-			return claim{source: explicit}, together(explicit.vars[fieldRank], "world")
+			return claim{source: explicit}, together(explicit.vars[fieldRank], "world size")
 		}
 		return claim{source: explicit}, together(explicit.vars[fieldWorld], "rank")
 	}

@@ -153,7 +153,7 @@ func TestOverride(t *testing.T) {
 		}
 	}
 	// Fewer ranks than this node has: the plan would not fit the node.
-	if got, _, err := (rank.Override{Rank: p(1), World: p(2)}).Detect(env(slurmTask)); err == nil || !strings.Contains(err.Error(), "world=2") {
+	if got, _, err := (rank.Override{Rank: p(1), World: p(2)}).Detect(env(slurmTask)); err == nil || !strings.Contains(err.Error(), "world size=2") {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
