@@ -114,7 +114,7 @@ test: ## everything that CI runs, save lint; says what each part took
 		echo "== $$part: $$(( $$(date +%s) - start )) s"; \
 	done; echo "== test: $$(( $$(date +%s) - begin )) s in all"
 
-check: ## vet and the quick tests, under a minute
+check: ## vet and the quick tests, a minute or two
 	$(GO) vet ./...
 	$(GO) test -short ./nd/... ./zarr/... ./codec/... ./store/... ./sampler/... ./rank/... ./pipeline/... ./loader/... ./agentapi ./metrics ./launcher/topology ./cmd/...
 
