@@ -171,6 +171,7 @@ func TestBadFlags(t *testing.T) {
 		`--rdzv-endpoint is "h:x"`:                 "--rdzv-endpoint h:x s",
 		`--rdzv-conf has "x"`:                      "--rdzv-conf x s",
 		"--rdzv-id is empty":                       "--rdzv-id= s",
+		"--rdzv-id has 201 bytes: at most 200":     "--rdzv-id " + strings.Repeat("x", 201) + " s",
 		"--standalone is a job of one node":        "--standalone --nnodes 2 s",
 		"-m and --no-python exclude each other":    "-m --no-python s",
 		`--start-method is "x"`:                    "--start-method x s",

@@ -146,6 +146,10 @@ func (s *Spec) fill() {
 // far below what would overflow a sum of ranks.
 const maxWorkers = 4096
 
+// maxRunID is the most bytes of a run id: it is part of a folder's name, which has
+// 255 on most file systems.
+const maxRunID = 200
+
 // rule is one thing that a field must satisfy.
 type rule struct {
 	ok   bool
@@ -201,6 +205,7 @@ func (s *Spec) outputRules() []rule {
 	return []rule{
 		{allBelow(s.LocalRanks, s.Workers), "--local-ranks-filter names a rank that is not 0 to " + strconv.Itoa(s.Workers-1)},
 		{!strings.Contains(s.RunID, "\x00") && s.RunID != "", "--rdzv-id is empty"},
+		{len(s.RunID) <= maxRunID, "--rdzv-id has " + strconv.Itoa(len(s.RunID)) + " bytes: at most " + strconv.Itoa(maxRunID)},
 	}
 }
 
