@@ -109,8 +109,10 @@ type variables struct {
 func overlay(env []string) *variables {
 	e := &variables{at: make(map[string]int, len(env)+24), list: make([]string, 0, len(env)+24)}
 	for _, kv := range env {
-		name, _, _ := strings.Cut(kv, "=")
-		if _, there := e.at[name]; !there {
+		name, _, variable := strings.Cut(kv, "=")
+		if !variable { // what execve let through is passed on
+			e.list = append(e.list, kv)
+		} else if _, there := e.at[name]; !there {
 			e.at[name] = len(e.list)
 			e.list = append(e.list, kv)
 		}
