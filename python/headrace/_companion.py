@@ -41,6 +41,7 @@ LOST = -1
 """Stands for a descriptor that came and found no place in this process. A frame has one at most."""
 
 HELLO_SECONDS = 10.0
+CLOSE_SECONDS = 10.0  # an engine that is stopped by a signal must not keep the trainer from its end
 GREETING = struct.Struct("<8sII")
 HEADER = struct.Struct("<IBBHQ")
 
@@ -183,7 +184,7 @@ class Companion(Client):
             self._give_back(handle)
             return
         with contextlib.suppress(EngineLost):
-            self.call(CLOSE, struct.pack("<Q", handle))
+            self.call(CLOSE, struct.pack("<Q", handle), patience=CLOSE_SECONDS)
 
     def push(self, handle: int, words: list[int], samples: int) -> int:
         return self.call(PUSH, struct.pack("<QII", handle, samples, 0) + _little(words)).status
@@ -203,14 +204,18 @@ class Companion(Client):
         if status:
             raise Device(f"copying a batch from the GPU: CUDA error {status}")
 
-    def call(self, kind: int, payload: bytes, room: Room | None = None) -> Call:
-        """Sends a request and waits for its reply, or raises its error."""
+    def call(self, kind: int, payload: bytes, room: Room | None = None, patience: float = -1) -> Call:
+        """Sends a request and waits for its reply, or raises its error.
+
+        With `patience` it waits so many seconds: the engine has the request and may
+        carry it out later.
+        """
         self.check_process()
         call, number = Call(room), next(self._ids)
         self._calls[number] = call
         try:
             self._send(kind, number, payload)
-            call.done.acquire()
+            call.done.acquire(timeout=patience)
         except BaseException:  # of a signal handler, mostly
             self._give_up(number, call)
             raise

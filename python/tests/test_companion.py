@@ -247,6 +247,22 @@ def test_a_killed_engine_is_an_error_within_a_second(engine: Engine, volume: str
     array.close()
 
 
+def test_a_stopped_engine_does_not_keep_who_closes(engine: Engine, volume: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Close waits for the engine within a bound; the engine does it when it goes on."""
+    monkeypatch.setattr(_companion, "CLOSE_SECONDS", 0.1)
+    loader = hr.Loader(hr.random_crops(volume, (4, 4, 4), 9), batch_size=1)
+    engine.process.send_signal(signal.SIGSTOP)
+    try:
+        closing, caught = in_thread(loader.close)
+        closing.join(5)
+        assert not closing.is_alive() and caught == []
+    finally:
+        engine.process.send_signal(signal.SIGCONT)
+    closing.join()
+    with hr.Loader(hr.random_crops(volume, (4, 4, 4), 9), batch_size=1) as other:
+        assert next(other).step == 0
+
+
 def test_a_new_engine_is_attached(engine: Engine, volume: str) -> None:
     """A new loader goes on where the state of the old one says; objects of the old engine stay lost."""
 
