@@ -67,7 +67,7 @@ func (p *Plan) fields() [][2]string {
 		{"block", strconv.FormatInt(p.Block, 10)},
 		{"window", strconv.Itoa(p.Window)},
 		{"replicas", strconv.Itoa(max(p.Replicas, 1))},
-		{"plan hash", p.PlanHash},
+		{"shuffle or the blocks of the source (plan hash)", p.PlanHash}, // all else that is in it came before
 		{"first batch", positions(p.Batch)},
 	}
 }

@@ -50,7 +50,7 @@ func TestCompareTakesPartitions(t *testing.T) {
 // and forgotten in Compare fails here.
 func TestCompareNamesTheField(t *testing.T) {
 	names := map[string]string{
-		"Check": "check", "World": "world", "PlanHash": "plan hash", "Fingerprint": "fingerprint", "N": "n", "Global": "global batch", "Seed": "seed",
+		"Check": "check", "World": "world", "PlanHash": "shuffle or the blocks of the source (plan hash)", "Fingerprint": "fingerprint", "N": "n", "Global": "global batch", "Seed": "seed",
 		"Epoch": "epoch", "Tail": "tail", "Block": "block", "Window": "window", "Replicas": "replicas", "Batch": "first batch",
 	}
 	fields := reflect.TypeFor[Plan]()
