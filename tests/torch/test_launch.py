@@ -98,7 +98,7 @@ with hr.Loader(crops, batch_size=4, seed=rank // 2, device="cpu") as loader:
     try:
         next(loader)
     except hr.ConfigError as e:
-        print("refused:", e, flush=True)
+        sys.stdout.write(f"refused: {e}\\n")  # one write: the ranks share the console
 """
 
 
