@@ -96,7 +96,7 @@ GPU_GOALS = [
     ),
     Goal(
         "blosc-lz4 with shuffle, decoded as it is streamed",
-        "3 times nvCOMP's LZ4 alone in waves of 512, same session",
+        "3 times nvCOMP's LZ4 alone in waves of 512, run in turn",
         "blosc-lz4-none-large",
         beside_nvcomp,
     ),
