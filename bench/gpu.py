@@ -7,13 +7,12 @@ Prints a table, and writes all figures with command, commit and machine.
 """
 
 import argparse
-import datetime
 import json
 import os
-import platform
 import subprocess
-import sys
 from pathlib import Path
+
+from record import save
 
 # Relative: the command of each run is written down.
 SCENARIOS = Path(os.path.relpath(Path(__file__).with_name("scenarios")))
@@ -66,22 +65,6 @@ def run(options: argparse.Namespace, name: str) -> dict:
     return {"name": name, "command": command[1:], "result": json.loads(done.stdout)}
 
 
-def machine() -> dict:
-    query = [
-        "nvidia-smi",
-        "--query-gpu=name,driver_version,pcie.link.gen.current,pcie.link.width.current",
-        "--format=csv,noheader",
-    ]
-    gpu = subprocess.run(query, capture_output=True, text=True).stdout.strip()
-    return {"gpu": gpu, "cores": len(os.sched_getaffinity(0)), "kernel": platform.release()}
-
-
-def stamp() -> tuple[str, str]:
-    """The time of now, as it is written down and as a part of a file's name."""
-    now = datetime.datetime.now(datetime.timezone.utc)
-    return now.isoformat(timespec="seconds"), f"{now:%Y%m%d-%H%M%S}"
-
-
 def table(rows: list[dict]) -> str:
     lines = [f"{'':22}" + "".join(f"{title:>11}" for title in COLUMNS.values()) + "   stages busy ms"]
     for row in rows:
@@ -109,16 +92,7 @@ def main() -> None:
     for name in options.only.split(","):
         rows.append(run(options, name))
         print(table(rows[-1:]), flush=True)
-    date, name = stamp()
-    record = {
-        "command": " ".join(["bench/gpu.py", *sys.argv[1:]]),
-        "commit": options.commit,
-        "date": date,
-        "machine": machine(),
-        "rows": rows,
-    }
-    out = Path(options.out) / f"gpu{'-check' if options.check else ''}-{name}.json"
-    out.write_text(json.dumps(record, indent=1) + "\n")
+    save("gpu-check" if options.check else "gpu", options, rows)
 
 
 if __name__ == "__main__":

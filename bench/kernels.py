@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gpu import machine, stamp
+from record import save
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGE = "cuda/kernels/kernels.ptx"
@@ -46,16 +46,7 @@ def main() -> None:
     print(done.stdout, end="")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     rows = [{"name": name(line), "result": line} for line in lines if "items" in line]
-    date, stamped = stamp()
-    record = {
-        "command": " ".join(["bench/kernels.py", *sys.argv[1:]]),
-        "commit": options.commit,
-        "date": date,
-        "machine": machine(),
-        "data": [line for line in lines if "items" not in line],
-        "rows": rows,
-    }
-    (Path(options.out) / f"kernels-{stamped}.json").write_text(json.dumps(record, indent=1) + "\n")
+    save("kernels", options, rows, data=[line for line in lines if "items" not in line])
 
 
 if __name__ == "__main__":

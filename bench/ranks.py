@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 import headrace as hr
-from gpu import machine, stamp
+from record import save
 
 
 def rank(options: argparse.Namespace, out: Path) -> None:
@@ -41,7 +41,7 @@ def rank(options: argparse.Namespace, out: Path) -> None:
             "report": loader.report(),
             "expected": loader.expected(),
             "device": loader.device,
-            "stats": loader.stats(),
+            "stats": {name: loader.stats()[name] for name in ("device_bytes", "mapped_bytes", "host_bytes")},
         }
     (out / f"{os.environ['RANK']}.json").write_text(json.dumps(record))
 
@@ -93,17 +93,7 @@ def main() -> None:
             f"{row['ranks']} ranks: {row['samples_per_s']:.0f} samples/s on {', '.join(row['devices'])}, digest {row['digest']}"
         )
     print(f"{ratio:.2f} times one rank, {'same digest' if same else 'DIGESTS DIFFER'}")
-    date, name = stamp()
-    record = {
-        "command": " ".join(["bench/ranks.py", *sys.argv[1:]]),
-        "commit": options.commit,
-        "date": date,
-        "machine": machine(),
-        "rows": rows,
-        "ratio": ratio,
-        "same_digest": same,
-    }
-    (Path(options.out) / f"ranks-{name}.json").write_text(json.dumps(record, indent=1) + "\n")
+    save("ranks", options, rows, ratio=ratio, same_digest=same)
     sys.exit(not same)
 
 

@@ -78,7 +78,7 @@ func (a *agent) run(ctx context.Context, l *Loader) {
 			if ctx.Err() != nil {
 				continue // who waits hears of the end
 			}
-			if err != nil && a.client.SendStats(agentapi.Stats{}) != nil {
+			if err != nil && a.client.SendStats(l.numbers()) != nil {
 				err = nil // no verdict: the launcher has gone
 			}
 			asked.verdict <- hinted(err)

@@ -38,8 +38,7 @@ type device struct {
 	events  *eventPool
 	frames  *frames // nil without a library
 
-	node     int // NUMA node next to the GPU, -1 where there is no choice
-	pinning  sync.WaitGroup
+	node     int     // NUMA node next to the GPU, -1 where there is no choice
 	ring     *pinned // p.slabs
 	fetching sync.Mutex
 	bounce   []byte // pinned, for fetch; nil once closed

@@ -27,12 +27,12 @@ func (d *device) pin(n int64) (*pinned, error) {
 		_ = cuda.PreferNode(mem, d.node) // a matter of speed alone: containers may forbid it
 	}
 	p := &pinned{mem: mem, done: make(chan struct{})}
-	d.pinning.Go(func() {
+	go func() { // free waits for it
 		defer close(p.done)
 		if err := d.gpu.Register(mem, false); err != nil {
 			p.err = nd.Errorf(nd.ErrBudget, "%d bytes of host memory cannot be pinned for the GPU, lower HostBytes: %w", n, err)
 		}
-	})
+	}()
 	return p, nil
 }
 
