@@ -7,6 +7,8 @@ PYTHON  ?= python3
 FUZZTIME ?= 2s
 
 export CGO_ENABLED ?= 1
+# Go's own flags, and silence about functions of NVML's header that nobody calls.
+export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 BUILD  := -trimpath -ldflags="-s -w"
 # giouring takes a function of package syscall by name, which the linker refuses
 # without this flag (golang/go#67401): only builds with the tag uring have it.
@@ -32,7 +34,7 @@ help: ## list the targets
 build: bin/headrace ## the command, bin/headrace
 
 uring: ## the command with the io_uring reader, in place of bin/headrace
-	$(GO) build -trimpath -tags uring -ldflags="-s -w $(LINKNAME)" -o bin/headrace ./cmd/headrace
+	$(GO) build -trimpath -tags uring,nvml -ldflags="-s -w $(LINKNAME)" -o bin/headrace ./cmd/headrace
 
 lib: $(PKG)/libheadrace.so $(PKG)/libheadrace_client.so ## the shared libraries of the Python package
 
@@ -41,8 +43,9 @@ wheel: $(WHEEL) ## the wheel, dist/*.whl
 demo: build ## write sample data and stream an epoch of random crops
 	bin/headrace demo
 
+# With NVML, which is loaded when the launcher asks for it and need not be there.
 bin/headrace: $(GOFILES)
-	$(GO) build $(BUILD) -o $@ ./cmd/headrace
+	$(GO) build $(BUILD) -tags nvml -o $@ ./cmd/headrace
 
 $(PKG)/libheadrace.so: $(GOFILES) $(wildcard cabi/*.h)
 	$(GO) build $(BUILD) -buildmode=c-shared -o $@ ./cabi
@@ -66,9 +69,12 @@ $(WHEEL): bin/headrace $(PKG)/libheadrace.so $(PKG)/libheadrace_client.so $(PYFI
 	rm -rf .venv-wheel && $(PYTHON) -m venv .venv-wheel
 	.venv-wheel/bin/pip install -q --disable-pip-version-check -r $< dist/*.whl && touch $@
 
-.venv-torch/ready: tools/requirements-torch.txt $(WHEEL)
-	rm -rf .venv-torch && $(PYTHON) -m venv .venv-torch
-	.venv-torch/bin/pip install -q --disable-pip-version-check -r $< dist/*.whl && touch $@
+.venv-torch/ready: tools/requirements-torch.txt
+	$(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/pip install -q --disable-pip-version-check --no-cache-dir -r $< && touch $@
+
+.venv-torch/wheel: .venv-torch/ready $(WHEEL)
+	.venv-torch/bin/pip install -q --disable-pip-version-check --no-deps --force-reinstall dist/*.whl && touch $@
 
 .venv-oracle/ready: tools/requirements-oracle.txt
 	$(PYTHON) -m venv .venv-oracle
@@ -84,8 +90,9 @@ $(LINTER): tools/go.mod tools/go.sum
 
 NVCC_WHEELS := nvidia-cuda-nvcc==13.0.* nvidia-nvvm==13.0.* nvidia-cuda-crt==13.0.* nvidia-cuda-runtime==13.0.*
 
-kernels: build/kernels/nvrtc/ready ## compile cuda/kernels to the image that is committed
+kernels: build/kernels/nvrtc/ready ## compile cuda/kernels and the kernel of examples/gonative to the images that are committed
 	$(PYTHON) cuda/kernels/build.py image build/kernels/nvrtc
+	$(PYTHON) examples/gonative/compile.py build/kernels/nvrtc
 
 kernels-check: build/kernels/nvcc/ready ## registers and spills of the image; the source by nvcc, and by clang-19 if it is there
 	$(PYTHON) cuda/kernels/build.py check build/kernels/nvcc
@@ -107,9 +114,9 @@ test: ## everything that CI runs, save lint; says what each part took
 		echo "== $$part: $$(( $$(date +%s) - start )) s"; \
 	done; echo "== test: $$(( $$(date +%s) - begin )) s in all"
 
-check: ## vet and the quick tests, under a minute
+check: ## vet and the quick tests, a minute or two
 	$(GO) vet ./...
-	$(GO) test -short ./nd/... ./zarr/... ./codec/... ./store/... ./sampler/... ./rank/... ./pipeline/... ./loader/... ./cmd/...
+	$(GO) test -short ./nd/... ./zarr/... ./codec/... ./store/... ./sampler/... ./rank/... ./pipeline/... ./loader/... ./agentapi ./metrics ./launcher/topology ./cmd/...
 
 test-go: ## vet and test the Go packages
 	$(GO) vet ./...
@@ -123,6 +130,8 @@ test-nocgo: ## without cgo, then without assembly too: the pure Go twins
 	CGO_ENABLED=0 $(GO) vet ./...
 	CGO_ENABLED=0 $(GO) test ./codec/...
 	CGO_ENABLED=0 $(GO) test -short ./pipeline/...
+	$(GO) vet -tags nvml ./launcher/... ./cmd/...
+	$(GO) test -tags nvml ./launcher/nvml
 	$(GO) vet -tags purego ./...
 	$(GO) test -tags purego ./codec/...
 
@@ -133,8 +142,11 @@ build/panic/libheadrace.so: $(GOFILES) $(wildcard cabi/*.h)
 test-python: .venv-wheel/ready build build/panic/libheadrace.so ## the Python tests against the wheel in a clean environment
 	cd python/tests && ../../.venv-wheel/bin/python -P -m pytest -q
 
-test-torch: .venv-torch/ready build build/panic/libheadrace.so ## the same with torch (a download of 3 GB)
-	cd python/tests && ../../.venv-torch/bin/python -P -m pytest -q
+# Two parts, each with a limit of its own: the Python tests again, now that there are
+# torch and tables, and real jobs under torchrun and under our launcher.
+test-torch: .venv-torch/wheel build build/panic/libheadrace.so ## with torch (a download of 3 GB): trainers, torchrun beside our launcher
+	cd python/tests && timeout 300 ../../.venv-torch/bin/python -P -m pytest -q -k "torch or table or dlpack"
+	timeout 600 .venv-torch/bin/python -P -m pytest -q tests/torch
 
 gpu-binaries: build $(WHEEL) ## what test-gpu runs, into build/gpu: for a machine without Go
 	mkdir -p build/gpu && rm -f build/gpu/headrace-*.whl && cp dist/*.whl bin/headrace build/gpu/
@@ -145,7 +157,7 @@ test-gpu: ## everything that needs a GPU, from build/gpu; needs Python with pyte
 	$(PYTHON) tests/gpu/run.py
 
 test-oracle: .venv-oracle/wheel build ## the differential suite against zarr-python, numcodecs and tensorstore
-	.venv-oracle/bin/python -P -m pytest -q tests
+	.venv-oracle/bin/python -P -m pytest -q tests/oracle
 
 race: ## the Go tests under the race detector
 	$(GO) test -race ./...
@@ -153,9 +165,10 @@ race: ## the Go tests under the race detector
 fuzz-short: ## each fuzzer for FUZZTIME
 	GO="$(GO)" tools/fuzz.sh $(FUZZTIME)
 
-soak: race ## long fuzzing, a larger differential suite, all tests of the engine on the lazy fake GPU
+soak: race ## long fuzzing, a larger differential suite, the lazy fake GPU, 2000 launches and 1 GB of output a rank
 	$(GO) test ./pipeline -device lazy
 	$(GO) test -race -tags uring -ldflags=$(LINKNAME) ./store ./pipeline -run 'Access|Direct|Block|Ring|Close|Reader|BatchesEqual'
+	CYCLES=2000 TEE_BYTES=1000000000 $(GO) test ./launcher -run 'TestNothingIsLeft|TestTeeLosesNothing'
 	GO="$(GO)" tools/fuzz.sh 2m
 	$(MAKE) test-oracle ORACLE_ROUNDS=20
 

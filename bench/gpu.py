@@ -7,13 +7,12 @@ Prints a table, and writes all figures with command, commit and machine.
 """
 
 import argparse
-import datetime
 import json
 import os
-import platform
 import subprocess
-import sys
 from pathlib import Path
+
+from record import save
 
 # Relative: the command of each run is written down.
 SCENARIOS = Path(os.path.relpath(Path(__file__).with_name("scenarios")))
@@ -23,6 +22,7 @@ LARGE = ["--device-bytes", str(24 << 30), "--host-bytes", str(6 << 30)]  # waves
 ROWS = {
     "raw-none": ("gpu-raw", ["--reuse", "none"]),
     "raw-batch": ("gpu-raw", ["--reuse", "batch"]),
+    "raw-none-ring": ("gpu-raw", ["--reuse", "none", "--reader", "ring", "--readers", "12"]),
     "raw-batch-ring": ("gpu-raw", ["--reuse", "batch", "--reader", "ring", "--readers", "16"]),
     "raw-window": ("gpu-raw", ["--reuse", "window"]),
     "raw-cache": ("gpu-raw", ["--reuse", "cache", "--device-bytes", str(16 << 30)]),
@@ -37,6 +37,7 @@ ROWS = {
     "blosc-lz4-compressed": ("gpu-blosc-lz4", ["--reuse", "none", "--compressed-cache", str(3 << 30), *LARGE]),
     "zstd-host-batch": ("default", ["--reuse", "batch"]),
     "zstd-nvcomp-batch": ("default", ["--reuse", "batch", "--decoder", NVCOMP, *LARGE]),
+    "zstd-nvcomp-batch-own-cap": ("default", ["--reuse", "batch", "--decoder", NVCOMP]),  # the scenario's own memory
     "zstd-nvcomp-batch-lm": ("default-lm", ["--reuse", "batch", "--decoder", NVCOMP, *LARGE]),
     "zstd-nvcomp-cache": ("default", ["--reuse", "cache", "--decoder", NVCOMP, *LARGE]),
 }
@@ -62,16 +63,6 @@ def run(options: argparse.Namespace, name: str) -> dict:
         last = done.stderr.strip().splitlines()[-1:] or ["no word"]
         return {"name": name, "command": command[1:], "error": last[0]}
     return {"name": name, "command": command[1:], "result": json.loads(done.stdout)}
-
-
-def machine() -> dict:
-    query = [
-        "nvidia-smi",
-        "--query-gpu=name,driver_version,pcie.link.gen.current,pcie.link.width.current",
-        "--format=csv,noheader",
-    ]
-    gpu = subprocess.run(query, capture_output=True, text=True).stdout.strip()
-    return {"gpu": gpu, "cores": len(os.sched_getaffinity(0)), "kernel": platform.release()}
 
 
 def table(rows: list[dict]) -> str:
@@ -101,16 +92,7 @@ def main() -> None:
     for name in options.only.split(","):
         rows.append(run(options, name))
         print(table(rows[-1:]), flush=True)
-    now = datetime.datetime.now(datetime.timezone.utc)
-    record = {
-        "command": " ".join(["bench/gpu.py", *sys.argv[1:]]),
-        "commit": options.commit,
-        "date": now.isoformat(timespec="seconds"),
-        "machine": machine(),
-        "rows": rows,
-    }
-    out = Path(options.out) / f"gpu{'-check' if options.check else ''}-{now:%Y%m%d-%H%M%S}.json"
-    out.write_text(json.dumps(record, indent=1) + "\n")
+    save("gpu-check" if options.check else "gpu", options, rows)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ Run = dict[str, Any]
 class Goal:
     what: str
     goal: str
-    run: str  # name of the run that shows it
+    run: str  # the run that shows it, or several: the first that there is
     judge: Callable[[dict[str, Any]], tuple[str, str]] | None = None  # the value, whether it is reached
 
 
@@ -71,17 +71,39 @@ def within_cap(r: dict[str, Any]) -> tuple[str, str]:
     ] <= cap else "no"
 
 
+def assembled(r: dict[str, Any]) -> tuple[str, str]:
+    rate = r["GB_per_s"]
+    return f"{rate:.0f} GB/s", "no" if rate < 500 else "yes" if rate >= 1500 else "yes, below the stretch"
+
+
+def beside_nvcomp(r: dict[str, Any]) -> tuple[str, str]:
+    if "rival" not in r:
+        return "nvCOMP was not measured", ""
+    ratio = r["decoded_gb_per_s"] / r["rival"]
+    return f"{r['decoded_gb_per_s']:.1f} GB/s, {ratio:.2f} times nvCOMP's {r['rival']:.1f}", "yes" if ratio >= 3 else "no"
+
+
 H2D = "90 % of the pinned copy rate of 55 GB/s: 49.5"
 GPU_GOALS = [
     Goal("copies to the GPU, uncompressed, page cache pinned", H2D, "raw-none", at_least("copied_gb_per_s", 49.5)),
     Goal("host cores busy meanwhile", "at most 2", "raw-none", host_cores),
-    Goal("copies to the GPU, LZ4, page cache pinned", H2D, "lz4-none lz4-batch", at_least("copied_gb_per_s", 49.5)),
-    Goal("copies to the GPU, uncompressed, through the ring", "36", "raw-batch-ring", at_least("copied_gb_per_s", 36)),
-    Goal("blosc-lz4 with shuffle, decoded", "3 times nvCOMP's LZ4 in waves of 512, same run", ""),
+    Goal("copies to the GPU, LZ4, page cache pinned", H2D, "lz4-none-large | lz4-batch", at_least("copied_gb_per_s", 49.5)),
+    Goal(
+        "copies to the GPU, uncompressed, through the ring",
+        "36",
+        "raw-none-ring raw-batch-ring",
+        at_least("copied_gb_per_s", 36),
+    ),
+    Goal(
+        "blosc-lz4 with shuffle, decoded as it is streamed",
+        "3 times nvCOMP's LZ4 alone in waves of 512, run in turn",
+        "blosc-lz4-none-large",
+        beside_nvcomp,
+    ),
     Goal("default scenario (zstd) by nvCOMP, reuse batch, f32 out", "45", "zstd-nvcomp-batch", at_least("gb_per_s", 45)),
     Goal("default scenario (zstd), reuse cache, f32 out", "250", "zstd-nvcomp-cache", at_least("gb_per_s", 250)),
     Goal("uncompressed data, reuse cache, f32 out", "250 (set for zstd)", "raw-cache", at_least("gb_per_s", 250)),
-    Goal("assemble alone, u16 to f32", "500, stretch 1500", ""),
+    Goal("assemble alone, u16 to f32", "500, stretch 1500", "assemble u16 f32", assembled),
     Goal("planning and submitting a batch of 128 samples", "3 ms of wall time", "raw-window", submitting),
     Goal("first batch, the context being there", "300 ms after Open", "trainer", first_batch),
     Goal("GPU memory", "never above the cap", "raw-batch", within_cap),
@@ -143,7 +165,7 @@ def source(run: Run) -> str:
 def gpu_goals(runs: dict[str, Run]) -> str:
     rows: list[list[str]] = []
     for g in GPU_GOALS:
-        run = next((runs[name] for name in g.run.split() if name in runs), None)
+        run = next((runs[name] for name in g.run.split(" | ") if name in runs), None)
         if run is None or g.judge is None:
             rows.append([g.what, g.goal, "not measured", "", ""])
             continue
@@ -242,12 +264,63 @@ def engine_part() -> str:
     return f"{head}\n\n{table(titles, rows)}\n\n```\n" + "\n".join(benchmarks) + "\n```"
 
 
+def kernel_runs() -> dict[str, Run]:
+    """The newest run of the kernels: the best grid of each, and nvCOMP's time with ours."""
+    files = sorted(RESULTS.glob("kernels-*.json"))
+    if not files:
+        return {}
+    record = json.loads(files[-1].read_text())
+    ours: dict[str, dict[str, Any]] = {}
+    rivals: dict[str, float] = {}
+    for row in record["rows"]:
+        r = row["result"]
+        if r["image"] == "nvCOMP":
+            rivals[row["name"]] = r["GB_per_s"]
+        elif r["GB_per_s"] > ours.get(row["name"], {"GB_per_s": 0})["GB_per_s"]:
+            ours[row["name"]] = r
+    for name, r in ours.items():
+        rival = rivals.get(name.replace("blosc-lz4", "lz4 of shuffled bytes"))
+        if rival:
+            r["rival"] = rival
+    about = {"date": record["date"], "commit": record["commit"], "file": files[-1].name}
+    return {name: about | {"name": name, "result": r} for name, r in ours.items()}
+
+
+def kernel_rows(runs: dict[str, Run]) -> str:
+    rows: list[list[str]] = []
+    for name, run in runs.items():
+        r = run["result"]
+        rival = f"{r['rival']:.1f}" if "rival" in r else "-"
+        rows.append([name, f"{r['ms']:.3f}", f"{r['GB_per_s']:.1f}", rival, f"{r['grid']} x {r['block']}", source(run)])
+    return table(["kernel, chunks", "ms", "GB/s", "nvCOMP 5, same run", "grid", "source"], rows)
+
+
+def rank_rows() -> str:
+    """The newest run of each data set on one GPU and on several."""
+    runs = {(r := json.loads(path.read_text()))["command"].split()[1]: r for path in sorted(RESULTS.glob("ranks-*.json"))}
+    rows: list[list[str]] = []
+    for data, run in sorted(runs.items()):
+        one, more = run["rows"]
+        met = "yes" if run["ratio"] >= 1.8 and run["same_digest"] else "no"
+        rates = f"{one['samples_per_s']:.0f}", f"{more['samples_per_s']:.0f}"
+        digest = f"{more['digest'][:8]}…, {'the same' if run['same_digest'] else 'not the same'}"
+        where = f"`{run['command']}`, {run['date'][:10]}, {run['commit']}"
+        rows.append([data, *rates, f"{more['ranks']}", f"{run['ratio']:.2f}", "1.8", met, digest, where])
+    return table(["data", "samples/s of one rank", "of all", "ranks", "ratio", "goal", "met", "digest", "command"], rows)
+
+
 def parts() -> dict[str, str]:
+    kernels = kernel_runs()
     gpu = newest("gpu-2*.json", lambda row: row["name"])
+    streamed, alone = gpu.get("blosc-lz4-none-large"), kernels.get("blosc-lz4 512")
+    if streamed and alone and streamed["commit"] == alone["commit"] and "rival" in alone["result"]:
+        streamed["result"]["rival"] = alone["result"]["rival"]
     compare = newest("compare-*.json", lambda row: f"{row['set']} {row['case']}")
     return {
-        "gpu goals": gpu_goals(gpu | newest("trainer-*.json", lambda row: row["name"])),
+        "gpu goals": gpu_goals(gpu | newest("trainer-*.json", lambda row: row["name"]) | kernels),
+        "gpu kernels": kernel_rows(kernels),
         "gpu runs": gpu_machines(gpu) + "\n\n" + gpu_rows(gpu),
+        "ranks": rank_rows(),
         "readers": compare_machines(compare) + "\n\n" + compare_rows(compare),
         "engine": engine_part(),
     }

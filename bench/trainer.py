@@ -1,6 +1,6 @@
 """What a feed costs a trainer on the same GPU: a loop of bf16 matrix products alone, and beside batches.
 
-    trainer.py ARRAY... [--rate GB_PER_S] [--steps N] [--device N] [--commit ID] [--out FILE]
+    trainer.py ARRAY... [--rate GB_PER_S] [--steps N] [--device N] [--commit ID] [--out DIR]
 
 Both loops run in turn, three times; the medians of the time of a product count. The
 feed gives f32 batches at the rate, as a training loop takes them: a batch, a sum
@@ -8,19 +8,17 @@ over it on the current stream, and on.
 """
 
 import argparse
-import datetime
 import glob
 import json
 import random
 import statistics
-import sys
 import time
 from collections import deque
-from pathlib import Path
 
 import torch
 
 import headrace as hr
+from record import save
 
 SIDE, CROP, BATCH = 8192, 128, 16
 AHEAD = 4  # steps that the host is ahead of the device
@@ -87,7 +85,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--device", type=int, default=0)
     parser.add_argument("--commit", default="unknown")
-    parser.add_argument("--out")
+    parser.add_argument("--out", default="bench/results")
     options = parser.parse_args()
     arrays = [found for pattern in options.array for found in sorted(glob.glob(pattern))]
     torch.cuda.set_device(options.device)
@@ -111,16 +109,9 @@ def main() -> None:
         "first_batch_s": first,
         "all": {"alone": alone, "beside": beside},
     }
-    record = {
-        "command": " ".join(["bench/trainer.py", *sys.argv[1:]]),
-        "commit": options.commit,
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": {"gpu": torch.cuda.get_device_name()},
-        "rows": [{"name": "trainer", "result": result}],
-    }
-    print(json.dumps(record, indent=1))
-    if options.out:
-        Path(options.out).write_text(json.dumps(record, indent=1) + "\n")
+    row = {"name": "trainer", "result": result}
+    print(json.dumps(row, indent=1))
+    save("trainer", options, [row])
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ typedef struct {
 	int64_t *ids;
 	int64_t id_room, samples;
 	int64_t epoch, step, view;
-	double weight; /* share of a full batch */
+	double weight; /* see Batch.weight in Python */
 	char *errors;  /* JSON of the samples that were skipped or filled, or NULL; hr_free */
 } hr_batch;
 

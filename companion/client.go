@@ -55,12 +55,16 @@ func (c *client) run(ctx context.Context) {
 	})
 	defer stop()
 	var watching sync.WaitGroup
-	watching.Go(func() { c.session.TakeBack(c.releases) })
+	watching.Go(func() {
+		c.session.TakeBack(words{c.releases, c.memory})
+		c.memory.end() // no process has the other end: nobody writes any more
+	})
 	watching.Go(func() { c.forget(requests) })
 	alive, err := process(c.pid)
 	if err == nil { // else the end of the connection has to do
 		watching.Go(func() {
 			waitFor(alive)
+			c.memory.end()
 			_ = c.conn.CloseRead()
 		})
 	}
@@ -69,14 +73,16 @@ func (c *client) run(ctx context.Context) {
 		c.drain(cancel)
 	}
 	cancel()
-	_ = c.conn.Close() // wakes who writes
+	_ = c.conn.Close() // wakes who writes; a client that lives closes its memory
+	late := time.AfterFunc(c.grace, c.memory.end)
 	c.working.Wait()
+	c.session.End()
+	late.Stop()
 	_ = c.releases.Close()
 	if alive != nil {
 		_ = alive.Close()
 	}
 	watching.Wait()
-	c.session.End()
 }
 
 // forget tells the client of memory that is gone, when no reply does.
@@ -97,10 +103,12 @@ func (c *client) forget(ctx context.Context) {
 }
 
 // drain waits until the requests under way are answered. After the grace they are
-// cancelled, and a client that does not read its replies gets no more of them.
+// cancelled, and wait for no memory that the client has open; one that does not read its
+// replies gets no more of them.
 func (c *client) drain(cancel func()) {
 	late := time.AfterFunc(c.grace, func() {
 		cancel()
+		c.memory.end()
 		_ = c.conn.SetWriteDeadline(time.Now().Add(c.grace / 2))
 	})
 	defer late.Stop()
@@ -146,7 +154,7 @@ func (c *client) begin(ctx context.Context, r request) error {
 		return nd.Errorf(nd.ErrBudget, "%d requests are under way, the engine takes no more of one client", maxRequests)
 	}
 	if c.mu.bytes+r.size > MaxFrame {
-		return c.sendError(r.id, nd.Errorf(nd.ErrBudget, "requests of %d bytes are under way and this one has %d, at most %d are taken: ask again later", c.mu.bytes, r.size, MaxFrame))
+		r = request{kind: r.kind, id: r.id, refused: nd.Errorf(nd.ErrBudget, "requests of %d bytes are under way and this one has %d, at most %d are taken: ask again later", c.mu.bytes, r.size, MaxFrame)}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	c.mu.cancel[r.id] = cancel
@@ -202,6 +210,9 @@ type result struct {
 // perform does what a request asks for. A batch is sent on the way; other replies
 // are returned.
 func (c *client) perform(ctx context.Context, r request) (reply frame, st session.Status, err error) {
+	if r.refused != nil {
+		return frame{}, st, r.refused
+	}
 	var out result
 	switch r.kind {
 	case kindOpen:

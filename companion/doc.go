@@ -79,9 +79,11 @@
 // cuIpcGetMemHandle, for the primary context of that GPU in the client, whose number
 // there may differ. It comes without a descriptor. A batch is finished when it is sent:
 // the client's streams need not wait for it. The client opens an allocation once, and
-// closes it when it may be forgotten and nothing looks at it any more. An allocation
-// goes back to the GPU when both sides have let go of it; that of an engine that was
-// killed stays with the client.
+// closes it when it may be forgotten and nothing looks at it any more. Then, or if it
+// could not open it, it writes the id with bit 63 set to the release pipe: CUDA leaves
+// undefined what a mapping shows of memory that was freed, so the engine tells what may
+// be forgotten first and frees it after the client's word, or its end, or ten seconds.
+// That of an engine that was killed stays with the client.
 //
 // A batch of no samples, and a read of a single crop, lie on no GPU.
 //
@@ -89,11 +91,13 @@
 //
 // A batch is given back by its token, an object that nobody waits for by its handle:
 // eight bytes in the release pipe, written at once. That is all that a deleter does,
-// on any thread. Numbers that the session does not know are ignored.
+// on any thread. Numbers that the session does not know are ignored. One with
+// bit 63 is no such number but the id of memory, see above.
 //
 // A batch on a GPU may be written again as soon as its token has come. So the client
 // marks, at the last release, the streams that used the batch, and sends the token
-// when they have passed the mark; a thread of libheadrace_client waits for that.
+// when they have passed the mark; a thread of libheadrace_client waits for that, one
+// for each slot that waits: a slow stream keeps the slots of others not back.
 //
 // # Ends
 //
@@ -102,7 +106,8 @@
 // memory. When the engine ends, the client reads the end of the stream: every call
 // that waits fails at once, batches that are held stay valid, and a new connection
 // may be made. An engine that is asked to stop (SIGTERM) takes no more clients and
-// requests, answers those under way within a grace of two seconds, and closes.
+// requests, answers those under way within a grace of two seconds, and closes; memory on
+// a GPU that a client has open after as long again goes all the same.
 //
 // What outlives a client is what the machine keeps: the page cache of the files it
 // read, and the engine itself, so that the next client starts no runtime. Decoded

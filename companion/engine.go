@@ -20,7 +20,8 @@ const helloTime = 10 * time.Second
 type Config struct {
 	// Socket is the path at which it listens.
 	Socket string
-	// Device is "cpu", which is the default, or "cuda:N".
+	// Device is "cpu", which is the default, or a GPU by any name of it: "cuda:N",
+	// "GPU-<uuid>", "MIG-<uuid>".
 	Device string
 	// Driver is the path of libcuda; "" is the system's.
 	Driver string
@@ -60,7 +61,8 @@ func Listen(cfg Config) (*Engine, error) {
 	if cfg.Device == "" {
 		cfg.Device = "cpu"
 	}
-	if err := session.CheckDevice(cfg.Driver, cfg.Device); err != nil {
+	var err error
+	if cfg.Device, err = session.FindDevice(cfg.Driver, cfg.Device); err != nil {
 		return nil, err
 	}
 	if cfg.Clients == 0 {
@@ -99,7 +101,8 @@ func (e *Engine) Serve(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return e.wait()
-		case temporary(err):
+		case short(err):
+			pause(ctx, shortPause) // the next client waits, those that are served go on
 			continue
 		case err != nil:
 			stop()
@@ -218,8 +221,16 @@ func (h *Hello) check(fds int, kinds []string) error {
 	return nil
 }
 
-// temporary reports whether the next Accept may work.
-func temporary(err error) bool {
-	var e net.Error
-	return errors.As(err, &e) && e.Timeout()
+// shortPause is how long the next client waits where the engine has no descriptor for it:
+// nothing tells when there is one again.
+const shortPause = 50 * time.Millisecond
+
+// pause waits for a time, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	over := time.NewTimer(d)
+	defer over.Stop()
+	select {
+	case <-over.C:
+	case <-ctx.Done():
+	}
 }

@@ -3,12 +3,15 @@ package companion
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A batch is where its description says, in memory that is handed over once for
@@ -163,22 +166,99 @@ func TestGreetingsThatAreRefused(t *testing.T) {
 	if w := p.welcome(); w.Error == nil || w.Error.Kind != "unsupported" {
 		t.Errorf("got %+v", w.Error)
 	}
-	// A greeting needs the release pipe.
-	bare, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: e.cfg.Socket, Net: "unix"})
+}
+
+// A greeting comes with the read end of a pipe: what never ends, or keeps a reader that
+// nothing wakes, is refused.
+func TestGreetingsWithoutAPipe(t *testing.T) {
+	e, _ := serve(t, Config{Clients: 1})
+	file := func(path string) int {
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		return fd
+	}
+	zeros := file("/dev/zero")
+	for want, fds := range map[string][]int{
+		"not with a release pipe": nil,
+		"is no pipe":              {zeros},
+		"2 descriptors":           {zeros, zeros},
+	} {
+		conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: e.cfg.Socket, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &peer{t: t, conn: conn}
+		if _, _, err := conn.WriteMsgUnix(greeting(Version, hello), unix.UnixRights(fds...), nil); err != nil {
+			t.Fatal(err)
+		}
+		if w := p.welcome(); w.Error == nil || !strings.Contains(w.Error.Message, want) {
+			t.Errorf("%s: got %+v", want, w.Error)
+		}
+		if !p.ended() {
+			t.Errorf("%s: the connection is open", want)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+		eventually(t, "the place is not free", func() bool { return len(e.slots) == 0 })
+	}
+}
+
+// An engine that can open no more files serves those it has, and the next client when it
+// can.
+func TestNoMoreFiles(t *testing.T) {
+	e, _ := serve(t, Config{})
+	p := join(t, e)
+	p.open(`{"open": "pipeline", "on_error": "raise", "reuse": "window"}`)
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 256, Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	taken := takeFiles()
+	defer func() {
+		giveFiles(taken)
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+			t.Error(err)
+		}
+	}()
+	giveFiles(taken[:1])
+	taken = taken[1:]
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: e.cfg.Socket, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer bare.Close() //nolint:errcheck // only read from
-	text, err := appendGreeting(nil, Version, Hello{Memory: []string{memfd}})
-	if err != nil {
+	defer conn.Close() //nolint:errcheck // only asked for its welcome
+	p.call(kindAsk, []byte(`{"handle": 1, "method": "stats", "argument": null}`), kindResult)
+	giveFiles(taken)
+	taken = nil
+	if _, err := conn.Write([]byte("GET / HTTP/1.1\r\n\r\n")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := bare.Write(text); err != nil {
-		t.Fatal(err)
+	if w := (&peer{t: t, conn: conn}).welcome(); w.Error == nil || w.Error.Kind != "unsupported" {
+		t.Errorf("got %+v", w)
 	}
-	p = &peer{t: t, conn: bare}
-	if w := p.welcome(); w.Error == nil || !strings.Contains(w.Error.Message, "release pipe") {
-		t.Errorf("got %+v", w.Error)
+}
+
+// takeFiles opens files until there can be no more.
+func takeFiles() (taken []int) {
+	for {
+		fd, err := unix.Dup(0)
+		if err != nil {
+			return taken
+		}
+		taken = append(taken, fd)
+	}
+}
+
+func giveFiles(taken []int) {
+	for _, fd := range taken {
+		_ = unix.Close(fd)
 	}
 }
 
@@ -294,6 +374,42 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 		t.Errorf("%d goroutines", n)
 	}
 	stop()
+}
+
+// What is too much at a time is answered as all else is: whoever reads the requests waits
+// for no client that does not read its replies.
+func TestTooMuchAtATime(t *testing.T) {
+	e, _ := serve(t, Config{})
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conns := make([]*net.UnixConn, 2)
+	for i, fd := range ends {
+		file := os.NewFile(uintptr(fd), "socket")
+		conn, err := net.FileConn(file)
+		if err = errors.Join(err, file.Close()); err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close() //nolint:errcheck // a test's
+		conns[i] = conn.(*net.UnixConn)
+	}
+	c := e.newClient(conns[0], 0, &Hello{}, nil)
+	c.mu.bytes = MaxFrame
+	c.sending.Lock() // as another reply does that finds no reader
+	if err := c.begin(t.Context(), request{kind: kindAsk, id: 7, size: 1}); err != nil {
+		t.Fatal(err)
+	}
+	c.sending.Unlock()
+	f, err := readFrame(conns[1])
+	if err != nil || f.kind != kindError || f.id != 7 || !strings.Contains(string(f.payload), "ask again later") {
+		t.Errorf("%+v, %v", f, err)
+	}
+	c.working.Wait()
+	if c.mu.running != 0 || c.mu.bytes != MaxFrame {
+		t.Errorf("%d requests of %d bytes are left", c.mu.running, c.mu.bytes)
+	}
+	c.session.End()
 }
 
 // The reply's numbers are those of the documentation: another client is written by

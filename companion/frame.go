@@ -112,6 +112,7 @@ type request struct {
 	samples  int    // push
 	words    []int64
 	waitInMS uint32 // next
+	refused  error  // what is wrong with it beside the others; its payload is dropped
 }
 
 // ask is the payload of an ask.

@@ -95,10 +95,13 @@ type withDescriptors struct {
 
 func (r *withDescriptors) Read(p []byte) (int, error) {
 	oob := make([]byte, 256)
-	n, oobn, _, _, err := r.conn.ReadMsgUnix(p, oob)
+	n, oobn, flags, _, err := r.conn.ReadMsgUnix(p, oob)
 	if oobn > 0 {
-		fds, bad := descriptors(oob[:oobn])
+		fds, bad := descriptors(oob[:oobn], flags)
 		r.fds = append(r.fds, fds...)
+		if bad == nil && len(r.fds) > 1 {
+			bad = nd.Errorf(nd.ErrBug, "%d descriptors, must be one", len(r.fds))
+		}
 		if bad != nil {
 			return n, bad
 		}

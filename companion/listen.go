@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/headrace/headrace/nd"
 )
 
@@ -21,9 +23,7 @@ type socket struct {
 }
 
 // listen makes a socket of mode 0600 at a path. A socket that nobody listens at any
-// more is replaced; one in use, or what is no socket, is refused. The socket is made
-// in a folder that only this user can enter and then moved, so that it is never
-// there with another mode.
+// more is replaced; one in use, or what is no socket, is refused.
 func listen(path string) (*socket, error) {
 	if len(path) > maxPath {
 		return nil, nd.Errorf(nd.ErrConfig, "the path of the socket has %d bytes, at most %d are possible: %s", len(path), maxPath, path)
@@ -33,19 +33,25 @@ func listen(path string) (*socket, error) {
 		return nil, err
 	}
 	defer unlock()
-	if err := checkFree(path); err != nil {
+	if err := makeFree(path); err != nil {
 		return nil, err
 	}
-	private, err := os.MkdirTemp(filepath.Dir(path), ".hr")
+	l, err := listenPrivately(path)
 	if err != nil {
-		return nil, nd.Errorf(nd.ErrIO, "socket: %w", err)
+		return nil, nd.Errorf(nd.ErrIO, "socket %s: %w", path, err)
 	}
-	s, err := listenIn(private, path)
-	return s, errors.Join(err, os.RemoveAll(private))
+	l.SetUnlinkOnClose(false) // it may be another's by then, see Close
+	s := &socket{UnixListener: l, path: path}
+	if s.file, err = os.Lstat(path); err != nil {
+		return nil, errors.Join(nd.Errorf(nd.ErrIO, "socket %s: %w", path, err), l.Close())
+	}
+	return s, nil
 }
 
-// checkFree refuses a path that is in use.
-func checkFree(path string) error {
+// makeFree refuses a path that is in use, and removes a socket that is not. Only a
+// refused connection tells that nobody listens: one to an engine that is stopped, or
+// to that of another user, fails in other ways.
+func makeFree(path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -56,31 +62,16 @@ func checkFree(path string) error {
 		return nd.Errorf(nd.ErrConfig, "%s is there and is no socket: name another path", path)
 	}
 	conn, err := net.Dial("unix", path)
-	if err == nil {
+	switch {
+	case err == nil:
 		return errors.Join(nd.Errorf(nd.ErrConfig, "an engine listens at %s: name another path, or stop it", path), conn.Close())
+	case !errors.Is(err, unix.ECONNREFUSED):
+		return nd.Errorf(nd.ErrConfig, "somebody may listen at %s: name another path, or stop it: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil {
+		return nd.Errorf(nd.ErrIO, "socket that nobody listens at: %w", err)
 	}
 	return nil
-}
-
-func listenIn(private, path string) (*socket, error) {
-	made := filepath.Join(private, "s")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: made, Net: "unix"})
-	if err != nil {
-		return nil, nd.Errorf(nd.ErrIO, "socket %s: %w", path, err)
-	}
-	l.SetUnlinkOnClose(false) // it does not know the path
-	s := &socket{UnixListener: l, path: path}
-	err = os.Chmod(made, 0o600)
-	if err == nil {
-		err = os.Rename(made, path)
-	}
-	if err == nil {
-		s.file, err = os.Lstat(path)
-	}
-	if err != nil {
-		return nil, errors.Join(nd.Errorf(nd.ErrIO, "socket %s: %w", path, err), l.Close())
-	}
-	return s, nil
 }
 
 // Close stops listening and removes the socket, unless another has taken its place.

@@ -1,12 +1,15 @@
 package companion
 
 import (
+	"errors"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestSocketIsPrivateFromTheStart(t *testing.T) {
@@ -47,8 +50,28 @@ func TestSocketInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The first one's late Close must not take the second one's socket away.
-	_ = first.Close()
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// An engine whose socket was removed takes no other one's away when it ends.
+func TestSocketOfAnother(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	first, err := listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	second, err := listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
 	conn, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -57,6 +80,62 @@ func TestSocketInUse(t *testing.T) {
 		t.Error(err)
 	}
 	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// An engine that does not answer is no dead one: it may be stopped, or busy with many
+// clients at once.
+func TestSocketOfAnEngineThatDoesNotAnswer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // a test's
+	raw, err := l.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { failed = unix.Listen(int(fd), 0) })
+	if err = errors.Join(err, failed); err != nil {
+		t.Fatal(err)
+	}
+	for { // until nobody else may wait
+		conn, err := net.Dial("unix", path)
+		if err != nil {
+			break
+		}
+		defer conn.Close() //nolint:errcheck // a test's
+	}
+	before, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listen(path); err == nil || !strings.Contains(err.Error(), "somebody may listen at "+path) {
+		t.Errorf("got %v", err)
+	}
+	if now, err := os.Lstat(path); err != nil || !os.SameFile(before, now) {
+		t.Errorf("the socket is another: %v", err)
+	}
+}
+
+func TestLongestPath(t *testing.T) {
+	short := t.TempDir()
+	folder := filepath.Join(short, strings.Repeat("x", maxPath-2-len(short)-1))
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder, "s")
+	if len(path) != maxPath {
+		t.Fatalf("%d bytes", len(path))
+	}
+	s, err := listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 }

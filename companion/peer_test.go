@@ -77,6 +77,7 @@ type peer struct {
 	last   uint64
 	memory map[uint64][]byte
 	gone   []uint64
+	closes bool // it closes memory on a GPU as soon as it may forget it
 }
 
 // connect dials and sends a greeting of a version; the welcome is read.
@@ -92,16 +93,21 @@ func connect(t *testing.T, e *Engine, version uint32, hello string) (*peer, Welc
 	}
 	p := &peer{t: t, conn: conn, pipe: pipe[1], memory: map[uint64][]byte{}}
 	t.Cleanup(p.close)
-	text := append([]byte("headrace"), make([]byte, 8)...)
-	binary.LittleEndian.PutUint32(text[8:], version)
-	binary.LittleEndian.PutUint32(text[12:], uint32(len(hello)))
-	if _, _, err := conn.WriteMsgUnix(append(text, hello...), unix.UnixRights(pipe[0]), nil); err != nil {
+	if _, _, err := conn.WriteMsgUnix(greeting(version, hello), unix.UnixRights(pipe[0]), nil); err != nil {
 		t.Log(err) // it may refuse before it reads
 	}
 	if err := unix.Close(pipe[0]); err != nil {
 		t.Error(err)
 	}
 	return p, p.welcome()
+}
+
+// greeting is a greeting as it is sent.
+func greeting(version uint32, hello string) []byte {
+	text := append([]byte("headrace"), make([]byte, 8)...)
+	binary.LittleEndian.PutUint32(text[8:], version)
+	binary.LittleEndian.PutUint32(text[12:], uint32(len(hello)))
+	return append(text, hello...)
 }
 
 const hello = `{"release": "test", "pid": 1, "env": {}, "memory": ["memfd"]}`
@@ -142,11 +148,11 @@ func (p *peer) readFDs(n int) (data []byte, fds []int) {
 	_ = p.conn.SetReadDeadline(time.Now().Add(patience))
 	data, oob := make([]byte, n), make([]byte, 64)
 	for at := 0; at < n; {
-		k, oobn, _, _, err := p.conn.ReadMsgUnix(data[at:], oob)
+		k, oobn, flags, _, err := p.conn.ReadMsgUnix(data[at:], oob)
 		if err != nil || k == 0 {
 			p.t.Fatalf("read %d of %d bytes: %v", at, n, err)
 		}
-		got, err := descriptors(oob[:oobn])
+		got, err := descriptors(oob[:oobn], flags)
 		if err != nil {
 			p.t.Fatal(err)
 		}
@@ -193,8 +199,17 @@ func (p *peer) sendAs(id uint64, k kind, payload []byte) {
 	}
 }
 
-// reply reads a frame; what may be forgotten is noted on the way.
+// reply reads frames up to one that says more than what may be forgotten.
 func (p *peer) reply() (k kind, id uint64, payload []byte, fds []int) {
+	p.t.Helper()
+	for k = kindForget; k == kindForget; {
+		k, id, payload, fds = p.frame()
+	}
+	return k, id, payload, fds
+}
+
+// frame reads a frame, and notes what may be forgotten.
+func (p *peer) frame() (k kind, id uint64, payload []byte, fds []int) {
 	p.t.Helper()
 	head, fds := p.readFDs(16)
 	payload = p.read(int(binary.LittleEndian.Uint32(head)))
@@ -206,9 +221,19 @@ func (p *peer) reply() (k kind, id uint64, payload []byte, fds []int) {
 		return k, id, payload, fds
 	}
 	for ; len(payload) > 0; payload = payload[8:] {
-		p.gone = append(p.gone, binary.LittleEndian.Uint64(payload))
+		memory := binary.LittleEndian.Uint64(payload)
+		p.gone = append(p.gone, memory)
+		if p.closes {
+			p.closed(memory)
+		}
 	}
-	return p.reply()
+	return k, id, payload, fds
+}
+
+// closed tells the engine that memory on a GPU was closed.
+func (p *peer) closed(memory uint64) {
+	p.t.Helper()
+	p.give(1<<63 | memory)
 }
 
 // call sends a request and reads the reply to it, which must be of a kind.

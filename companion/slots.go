@@ -1,9 +1,12 @@
 package companion
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"io"
 	"sync"
+	"time"
 
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/pipeline"
@@ -22,10 +25,19 @@ type slots struct {
 	mu      sync.Mutex
 	last    uint64
 	byStart map[*byte]*slot
-	lent    map[any]*slot // on a GPU, by pipeline.Exported.Allocation
-	gone    []uint64      // freed, and the client was told of them
+	lent    map[any]*slot    // on a GPU, by pipeline.Exported.Allocation
+	open    map[uint64]*slot // of these, what the client may have open
+	gone    []uint64         // freed or about to be, and the client was told of them
 	freed   chan struct{}
+
+	patience time.Duration // with a client that does not close what goes
+	over     chan struct{} // closed when it never will
+	ending   sync.Once
 }
+
+// closePatience is how long memory on a GPU waits for a client to close it: a program
+// that is stopped in a debugger, or that keeps the interpreter to itself, does not.
+const closePatience = 10 * time.Second
 
 // slot is the memory of one batch.
 type slot struct {
@@ -33,12 +45,16 @@ type slot struct {
 	mem []byte // the whole mapping, on the host
 	fd  int    // -1 once it is sent; the client knows the id from then on
 
-	gpu  *pipeline.Exported // on a GPU
-	told bool               // the client knows the id
+	gpu    *pipeline.Exported // on a GPU
+	told   bool               // the client knows the id
+	closed chan struct{}      // closed when the client has closed it
 }
 
 func newSlots() *slots {
-	return &slots{byStart: map[*byte]*slot{}, lent: map[any]*slot{}, freed: make(chan struct{}, 1)}
+	return &slots{
+		byStart: map[*byte]*slot{}, lent: map[any]*slot{}, open: map[uint64]*slot{}, freed: make(chan struct{}, 1),
+		patience: closePatience, over: make(chan struct{}),
+	}
 }
 
 // Alloc makes a slot of n bytes.
@@ -100,21 +116,77 @@ func (s *slots) lend(e pipeline.Exported) *slot {
 	sl := s.lent[e.Allocation]
 	if sl == nil {
 		s.last++
-		sl = &slot{id: s.last, fd: -1, gpu: &e}
+		sl = &slot{id: s.last, fd: -1, gpu: &e, closed: make(chan struct{})}
 		s.lent[e.Allocation] = sl
 	}
 	return sl
 }
 
-// Freed forgets an allocation on a GPU. Its memory stays as long as the client has it
-// open.
-func (s *slots) Freed(allocation any) {
+// Recall tells the client that it may forget these allocations on a GPU, and waits
+// until it has closed them, has ended, or for as long as there is patience.
+func (s *slots) Recall(allocations []any) {
+	late := time.NewTimer(s.patience)
+	defer late.Stop()
+	for _, sl := range s.recalled(allocations) {
+		select {
+		case <-sl.closed:
+		case <-s.over:
+			return
+		case <-late.C:
+			return
+		}
+	}
+}
+
+// recalled lists those that the client knows, having told it of them.
+func (s *slots) recalled(allocations []any) (known []*slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sl := s.lent[allocation]
-	delete(s.lent, allocation)
-	if sl != nil && sl.told {
-		s.goes(sl)
+	for _, a := range allocations {
+		sl := s.lent[a]
+		delete(s.lent, a)
+		if sl != nil && sl.told {
+			s.goes(sl)
+			known = append(known, sl)
+		}
+	}
+	return known
+}
+
+// closed notes that the client has closed memory on a GPU, or could not open it.
+func (s *slots) closed(id uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sl := s.open[id]; sl != nil {
+		delete(s.open, id)
+		close(sl.closed)
+	}
+}
+
+// end says that the client closes nothing any more.
+func (s *slots) end() { s.ending.Do(func() { close(s.over) }) }
+
+// closedBit marks a number in the release pipe as the id of memory that was closed.
+const closedBit = 1 << 63
+
+// words is the release pipe without the ids of memory, which are taken note of. It is
+// read a number at a time.
+type words struct {
+	pipe   io.Reader
+	memory *slots
+}
+
+func (w words) Read(p []byte) (int, error) {
+	for {
+		n, err := io.ReadFull(w.pipe, p[:min(8, len(p))])
+		if err != nil || n < 8 {
+			return n, err
+		}
+		number := binary.NativeEndian.Uint64(p)
+		if number&closedBit == 0 {
+			return n, nil
+		}
+		w.memory.closed(number &^ closedBit)
 	}
 }
 
@@ -139,6 +211,7 @@ func (s *slots) tell(sl *slot) ([]Memory, int) {
 	defer s.mu.Unlock()
 	if sl.gpu != nil && !sl.told {
 		sl.told = true
+		s.open[sl.id] = sl
 		return []Memory{{ID: sl.id, Kind: cudaIPC, Bytes: sl.gpu.Bytes, Handle: hex.EncodeToString(sl.gpu.Handle[:]), UUID: sl.gpu.UUID}}, -1
 	}
 	if sl.fd < 0 {

@@ -1,9 +1,11 @@
 package companion
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -45,12 +47,17 @@ func closeDescriptor(fd int) error {
 	return unix.Close(fd)
 }
 
+// short reports whether the system is short of descriptors or memory, which may pass.
+func short(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM)
+}
+
 // rights is the control message that carries a descriptor.
 func rights(fd int) []byte { return unix.UnixRights(fd) }
 
-// descriptors are those in control messages. They are the caller's, with an error
-// too.
-func descriptors(oob []byte) ([]int, error) {
+// descriptors are those in control messages that came with the flags. They are the
+// caller's, with an error too.
+func descriptors(oob []byte, flags int) ([]int, error) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
 		return nil, nd.Errorf(nd.ErrBug, "control message: %w", err)
@@ -66,13 +73,39 @@ func descriptors(oob []byte) ([]int, error) {
 		}
 		all = append(all, fds...)
 	}
+	if flags&unix.MSG_CTRUNC != 0 {
+		return all, nd.Errorf(nd.ErrBudget, "this process can open no more files (ulimit -n): a descriptor that came is lost")
+	}
 	return all, nil
 }
 
-// pipeEnd makes a file of a descriptor whose reader waits in the poller, so that
-// closing it wakes the reader.
+// listenPrivately makes a socket that only this user can connect to, from the start:
+// on Linux bind gives the file the mode of the descriptor.
+func listenPrivately(path string) (*net.UnixListener, error) {
+	private := net.ListenConfig{Control: func(_, _ string, conn syscall.RawConn) error {
+		var refused error
+		err := conn.Control(func(fd uintptr) { refused = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(err, refused)
+	}}
+	l, err := private.Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	return l.(*net.UnixListener), nil
+}
+
+// pipeEnd makes a file of a pipe's end whose reader waits in the poller, so that
+// closing it wakes the reader. One of another file might wait for ever, or have no end.
 func pipeEnd(fd int) (*os.File, error) {
-	if err := unix.SetNonblock(fd, true); err != nil {
+	var st unix.Stat_t
+	err := unix.Fstat(fd, &st)
+	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFIFO {
+		return nil, errors.Join(nd.Errorf(nd.ErrBug, "the release pipe is no pipe"), unix.Close(fd))
+	}
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+	}
+	if err != nil {
 		return nil, errors.Join(nd.Errorf(nd.ErrIO, "release pipe: %w", err), unix.Close(fd))
 	}
 	return os.NewFile(uintptr(fd), "release pipe"), nil

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/headrace/headrace/cuda"
+	"github.com/headrace/headrace/cuda/kernels"
 )
 
 // A wave's worth of commands that do next to nothing: what submitting and waiting cost.
@@ -27,10 +28,10 @@ func BenchmarkRunAndWait(b *testing.B) {
 }
 
 // Scattered pieces of 176 KiB, the size of an encoded chunk, from the pinned page
-// cache: one batched copy against one copy each.
+// cache: one batched copy against one copy each, and against a kernel of 8 blocks.
 func BenchmarkScattered(b *testing.B) {
 	const piece, count = 176 * kib, 1500
-	for _, way := range []string{"batch", "each"} {
+	for _, way := range []string{"batch", "each", "gather"} {
 		b.Run(way, func(b *testing.B) {
 			r := open(b)
 			mem := mapFile(b, piece*count)
@@ -40,13 +41,23 @@ func BenchmarkScattered(b *testing.B) {
 			for i, from := range rand.New(rand.NewPCG(1, 2)).Perm(count) {
 				list = append(list, cuda.Piece{Dst: p + cuda.Ptr(i*piece), Src: cuda.Address(mem[from*piece:]), N: piece})
 			}
+			table := r.host(count * kernels.PieceBytes)
+			packed := table[:0]
+			for _, one := range list {
+				packed = kernels.Piece{Dst: uint64(one.Dst), Src: uint64(one.Src), N: one.N}.Append(packed)
+			}
+			gather := must(must(r.LoadModule(kernels.Images()))(b).Function(kernels.Gather))(b)
+			params := kernels.GatherParams{Pieces: uint64(cuda.Address(table)), N: count}.Append(nil)
 			var c cuda.Commands
 			b.SetBytes(piece * count)
 			for b.Loop() {
 				c.Reset()
-				if way == "batch" {
+				switch way {
+				case "batch":
 					c.CopyBatch(r.stream, list)
-				} else {
+				case "gather":
+					c.Launch(r.stream, gather, 8, kernels.GatherBlock, 0, params)
+				default:
 					for _, one := range list {
 						c.Copy(r.stream, one.Dst, one.Src, int64(one.N))
 					}

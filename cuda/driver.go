@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/headrace/headrace/nd"
 )
@@ -76,61 +75,4 @@ func (d *Driver) Count() (int, error) {
 		return 0, d.fail(code, "counting devices")
 	}
 	return int(w[0]), nil
-}
-
-// Find gives the ordinal of a device named by its number ("0") or by its UUID as
-// nvidia-smi prints it ("GPU-...", "MIG-..."); the start of a UUID is enough
-// where only one device has it.
-func (d *Driver) Find(name string) (int, error) {
-	count, err := d.Count()
-	if err != nil {
-		return 0, err
-	}
-	if n, err := strconv.Atoi(name); err == nil {
-		if n < 0 || n >= count {
-			return 0, nd.Errorf(nd.ErrDevice, "no GPU %d: there are %d (counted from 0)", n, count)
-		}
-		return n, nil
-	}
-	return d.findUUID(name, count)
-}
-
-func (d *Driver) findUUID(name string, count int) (int, error) {
-	digits, ok := uuidDigits(name)
-	if !ok {
-		return 0, nd.Errorf(nd.ErrConfig, "device %q: want a number, GPU-<uuid> or MIG-<uuid>", name)
-	}
-	found := -1
-	for i := range count {
-		info, err := d.Describe(i)
-		if err != nil {
-			return 0, err
-		}
-		if own, _ := uuidDigits(info.UUID); !strings.HasPrefix(own, digits) {
-			continue
-		}
-		if found >= 0 {
-			return 0, nd.Errorf(nd.ErrConfig, "device %q: GPU %d and %d both begin so", name, found, i)
-		}
-		found = i
-	}
-	if found < 0 {
-		return 0, nd.Errorf(nd.ErrDevice, "no GPU %s among the %d that the process may use", name, count)
-	}
-	return found, nil
-}
-
-// uuidDigits takes the prefix and the dashes from a UUID. The driver does not say
-// whether a device is a whole GPU or an instance of one (MIG), so both prefixes
-// are taken for every device.
-func uuidDigits(name string) (string, bool) {
-	rest, ok := strings.CutPrefix(name, "GPU-")
-	if !ok {
-		rest, ok = strings.CutPrefix(name, "MIG-")
-	}
-	digits := strings.ToLower(strings.ReplaceAll(rest, "-", ""))
-	if !ok || digits == "" || len(digits) > 32 || strings.Trim(digits, "0123456789abcdef") != "" {
-		return "", false
-	}
-	return digits, true
 }

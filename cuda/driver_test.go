@@ -89,31 +89,3 @@ func TestDescribe(t *testing.T) {
 	_, err = driver.Open(count)
 	oneLine(t, err, nd.ErrDevice, "CUDA_ERROR_INVALID_DEVICE (101)")
 }
-
-// A device is found by every name that a user may copy from nvidia-smi.
-func TestFind(t *testing.T) {
-	driver, _ := load(t)
-	last := must(driver.Count())(t) - 1
-	uuid := must(driver.Describe(last))(t).UUID
-	for _, name := range []string{uuid, strings.ToUpper(uuid[:3]) + strings.ToUpper(uuid[3:]), "MIG-" + uuid[4:], uuid[:len(uuid)-4]} {
-		if got := must(driver.Find(name))(t); got != last {
-			t.Errorf("%s is device %d, want %d", name, got, last)
-		}
-	}
-	if got := must(driver.Find("0"))(t); got != 0 {
-		t.Errorf("0 is device %d", got)
-	}
-	for name, kind := range map[string]error{
-		"99": nd.ErrDevice, "-1": nd.ErrDevice, "GPU-ffffffff-ffff": nd.ErrDevice,
-		"": nd.ErrConfig, "GPU-": nd.ErrConfig, "GPU-xyz": nd.ErrConfig, "cuda:0": nd.ErrConfig,
-	} {
-		_, err := driver.Find(name)
-		oneLine(t, err, kind)
-	}
-}
-
-func TestFindAmbiguous(t *testing.T) {
-	driver, _ := load(t, needFake)
-	_, err := driver.Find("GPU-01")
-	oneLine(t, err, nd.ErrConfig, "GPU 0 and 1 both begin so")
-}

@@ -3,13 +3,15 @@ package cuda
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // Info describes a device.
 type Info struct {
 	Ordinal int
 	Name    string
-	UUID    string // "GPU-..." also for a MIG instance: the driver does not tell
+	UUID    string // "GPU-..." or "MIG-...", as nvidia-smi -L prints it
+	MIG     bool   // an instance of a divided GPU
 	BusID   string // PCI address, "0000:17:00.0"
 	Major   int    // compute capability
 	Minor   int
@@ -37,11 +39,17 @@ func (d *Driver) Describe(ordinal int) (Info, error) {
 		return Info{}, d.fail(code, "describing GPU "+strconv.Itoa(ordinal))
 	}
 	u := names[320:]
+	name := text(names[:256])
+	kind, mig := "GPU", strings.Contains(name, " MIG ") // "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
+	if mig {
+		kind = "MIG"
+	}
 	return Info{
 		Ordinal:          ordinal,
-		Name:             text(names[:256]),
+		Name:             name,
+		MIG:              mig,
 		BusID:            text(names[256:320]),
-		UUID:             fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:]),
+		UUID:             fmt.Sprintf("%s-%x-%x-%x-%x-%x", kind, u[:4], u[4:6], u[6:8], u[8:10], u[10:]),
 		Major:            int(w[0]),
 		Minor:            int(w[1]),
 		SMs:              int(w[2]),

@@ -10,17 +10,19 @@ import (
 	"github.com/headrace/headrace/sampler"
 )
 
+// Padding is the ID of a row that only fills a batch up (sampler.TailMask): its
+// values are those of a sample of the batch, and its weight is 0.
+const Padding = -1
+
 // ahead is what is under way: what the pipeline was given and has not returned.
 // At the end of an epoch it goes on with the next, so that an epoch does not begin
 // with an idle pipeline.
 type ahead struct {
 	source sampler.Source
 	id     rank.Identity
-
-	stream sampler.Stream
-	order  *sampler.Order
-	epoch  int64 // of the step to push next
-	next   int64 // step to push next
+	epoch  *sampler.Epoch
+	now    sampler.Source // the source in this epoch
+	next   sampler.Resume // what to push next
 
 	samples []sampler.Sample // of step next; kept while there is no room for them
 	made    bool             // samples are set
@@ -29,8 +31,8 @@ type ahead struct {
 }
 
 // restart makes a step the next to push.
-func (a *ahead) restart(stream sampler.Stream, epoch, step int64) {
-	*a = ahead{source: a.source, id: a.id, stream: stream, order: stream.Order(epoch), epoch: epoch, next: step}
+func (a *ahead) restart(to sampler.Resume) {
+	*a = ahead{source: a.source, id: a.id, epoch: to.Stream.Epoch(to.Epoch), now: sampler.InEpoch(a.source, to.Epoch), next: to}
 }
 
 // fill pushes batches until the pipeline's look-ahead is full.
@@ -54,25 +56,28 @@ func (a *ahead) fill(pipe *pipeline.Pipeline) error {
 // at reports whether nothing is under way for a loader that is at this step. The
 // end of an epoch is the start of the next.
 func (a *ahead) at(epoch, step int64) bool {
-	if a.next >= a.stream.Steps() {
-		return a.epoch+1 == epoch && step == 0
+	if a.over() {
+		return a.next.Epoch+1 == epoch && step == 0
 	}
-	return a.epoch == epoch && a.next == step
+	return a.next.Epoch == epoch && a.next.Step == step
 }
+
+// over reports whether all of the epoch was pushed.
+func (a *ahead) over() bool { return a.next.Step >= a.epoch.Steps() }
 
 // push pushes the next batch; false if the pipeline refused it or no epoch has
 // any.
 func (a *ahead) push(ctx context.Context, pipe *pipeline.Pipeline) (bool, error) {
-	if a.refused != nil || a.stream.Steps() == 0 {
+	if a.refused != nil || a.epoch.Steps() == 0 {
 		return false, nil
 	}
-	if a.next >= a.stream.Steps() {
-		a.restart(a.stream, a.epoch+1, 0)
+	if a.over() {
+		a.restart(sampler.Resume{Stream: a.next.Stream, Epoch: a.next.Epoch + 1})
 	}
 	if !a.made {
-		a.samples, a.made = a.batch(a.next), true
+		a.samples, a.made = a.batch(), true
 	}
-	meta := pipeline.Meta{Epoch: a.epoch, Step: a.next}
+	meta := pipeline.Meta{Epoch: a.next.Epoch, Step: a.next.Step}
 	if a.id.View != nil {
 		meta.View = int64(*a.id.View)
 	}
@@ -92,16 +97,36 @@ func (a *ahead) push(ctx context.Context, pipe *pipeline.Pipeline) (bool, error)
 
 // pass goes on to the step after next.
 func (a *ahead) pass() {
-	a.next++
+	a.next.Step, a.next.Skip = a.next.Step+1, 0
 	a.samples, a.made, a.refused = nil, false, nil
 }
 
-// batch is this rank's samples of a step.
-func (a *ahead) batch(step int64) []sampler.Sample {
-	slice := a.stream.Slice(step, a.id.Rank, a.id.World)
-	samples := make([]sampler.Sample, 0, slice.Len())
-	for pos := slice.Start; pos < slice.Stop; pos++ {
-		samples = append(samples, a.source.Sample(a.order.At(pos)))
+// batch is this rank's rows of the next step: its samples, and with TailMask the
+// padding behind them.
+func (a *ahead) batch() []sampler.Sample {
+	span, order := a.next.Rest(), a.epoch.Order()
+	positions := a.epoch.Part(span, a.id.Rank, a.id.World)
+	rows := int64(len(positions))
+	if a.epoch.Tail == sampler.TailMask {
+		rows = a.epoch.MaxRows(a.id.World)
+	}
+	samples := make([]sampler.Sample, 0, rows)
+	for _, p := range positions {
+		samples = append(samples, a.now.Sample(order.At(p)))
+	}
+	if int64(len(samples)) == rows {
+		return samples
+	}
+	// The values of a sample that is read in any case: no more I/O, and nothing that
+	// the trainer's arithmetic has not seen. A rank without one takes the batch's first.
+	padding := sampler.Sample{ID: Padding}
+	if len(samples) > 0 {
+		padding.Crops = samples[0].Crops
+	} else {
+		padding.Crops = a.now.Sample(order.At(span.Start)).Crops
+	}
+	for int64(len(samples)) < rows {
+		samples = append(samples, padding)
 	}
 	return samples
 }

@@ -17,7 +17,7 @@ func Arrays(ctx context.Context, refs ...pipeline.ArrayRef) ([]sampler.Array, er
 		if err != nil {
 			return nil, err
 		}
-		list[i] = sampler.Array{Index: i, Name: ref.URI, Shape: a.Shape, Canonical: a.Canonical()}
+		list[i] = sampler.Array{Index: i, Name: ref.URI, Shape: a.Shape, Shard: a.Levels[0].Chunk, Canonical: a.Canonical()}
 	}
 	return list, nil
 }

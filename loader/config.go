@@ -3,9 +3,6 @@ package loader
 import (
 	"errors"
 	"math"
-	"os"
-	"runtime"
-	"strings"
 
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/pipeline"
@@ -29,7 +26,38 @@ type Config struct {
 
 	Seed    uint64
 	Shuffle bool // false: samples come in the order of the source
-	Tail    sampler.Tail
+	// Tail is what becomes of the last samples of an epoch. With sampler.TailMask all
+	// batches of all ranks have one shape; rows beyond the samples have the ID Padding
+	// and weight 0, and so have samples that pipeline.Skip leaves out.
+	Tail sampler.Tail
+	// Block and Window shuffle by blocks, so that what is read at a time lies together:
+	// whole blocks are shuffled, then the samples of each Window blocks in a row. Block
+	// is the number of samples of a block; with 0 and a Window the blocks are those of
+	// the source, which must be a sampler.Blocked. Window defaults to
+	// sampler.DefaultWindow where Block is given.
+	Block  int64
+	Window int
+	// Locality gives each node the samples of the same blocks in every epoch, as far as
+	// equal shares allow, so that what it has cached stays useful. It needs blocks, and
+	// the same number of ranks on every node. What a global batch holds is not changed.
+	Locality bool
+	// Replicas is the number of neighbouring ranks that get the same samples, as tensor
+	// parallel ranks need. Default 1.
+	Replicas int
+
+	// DataDigest adds the digest of all bytes that were delivered to the report. It
+	// reads every batch once more; those on a GPU are copied to the host for it.
+	DataDigest bool
+
+	// Name is that of the loader where the ranks' plans are compared: all ranks give
+	// one loader the same name, and two loaders of a process different ones. Default
+	// "loader".
+	Name string
+	// NoCheck leaves out the comparison of the ranks' plans where the identity names an
+	// agent: for a loader that not all ranks open.
+	NoCheck bool
+	// Fence decides when a step may be returned; nil lets every step through.
+	Fence Fence
 }
 
 // Validate reports every violation that can be seen without the job and without
@@ -45,7 +73,10 @@ func (c *Config) Validate() error {
 	check(c.Global >= 0, "Global is %d, must be at least 1", c.Global)
 	check(c.BatchSize != 0 || c.Global != 0, "BatchSize and Global are both 0: give one of them")
 	check(c.BatchSize == 0 || c.Global == 0, "BatchSize is %d and Global is %d: give one of them", c.BatchSize, c.Global)
-	check(c.Tail == sampler.TailShort || c.Tail == sampler.TailDrop, "Tail is %d, must be short or drop", c.Tail)
+	check(c.Tail <= sampler.TailMask, "Tail is %d, must be short, drop or mask", c.Tail)
+	check(c.Block >= 0, "Block is %d, must be at least 1", c.Block)
+	check(c.Window >= 0, "Window is %d, must be at least 1", c.Window)
+	check(c.Replicas >= 0, "Replicas is %d, must be at least 1", c.Replicas)
 	check(c.Pipeline.BatchSize == 0, "Pipeline.BatchSize is %d, must be 0: the loader sets it", c.Pipeline.BatchSize)
 	// How many samples a rank's batch has is known with the world; what hangs on it
 	// is checked by pipeline.Open.
@@ -55,28 +86,58 @@ func (c *Config) Validate() error {
 }
 
 // stream is the sequence of batches that the config describes for a world.
-func (c *Config) stream(source sampler.Source, world int) (sampler.Stream, error) {
+func (c *Config) stream(source sampler.Source, id rank.Identity) (sampler.Stream, error) {
+	world := id.World
 	s := sampler.Stream{
 		N: source.Len(), Global: c.Global, Seed: c.Seed, Fingerprint: source.Fingerprint(),
-		Shuffle: c.Shuffle, Tail: c.Tail,
+		Shuffle: c.Shuffle, Tail: c.Tail, Replicas: c.Replicas,
+	}
+	if err := c.blocks(source, &s); err != nil {
+		return s, err
+	}
+	if c.Locality {
+		if s.Nodes = id.Nodes; world%s.Nodes != 0 || id.Node != id.Rank/(world/s.Nodes) {
+			return s, nd.Errorf(nd.ErrConfig, "Locality: rank %d of %d is on node %d of %d: each node must have as many ranks, in a row", id.Rank, world, id.Node, s.Nodes)
+		}
+	}
+	if err := s.CheckWorld(world); err != nil {
+		return s, err
 	}
 	if s.Global == 0 {
-		global, ok := nd.Product([]int64{int64(c.BatchSize), int64(world)})
+		groups := world / max(1, c.Replicas)
+		global, ok := nd.Product([]int64{int64(c.BatchSize), int64(groups)})
 		if !ok {
-			return s, nd.Errorf(nd.ErrConfig, "BatchSize %d times %d ranks does not fit 63 bits", c.BatchSize, world)
+			return s, nd.Errorf(nd.ErrConfig, "BatchSize %d times %d ranks does not fit 63 bits", c.BatchSize, groups)
 		}
 		s.Global = global
 	}
 	return s, s.Validate()
 }
 
-// largestSlice is the most samples that one rank gets of a global batch.
-func largestSlice(global int64, world int) (int, error) {
-	slice := (global-1)/int64(world) + 1
-	if slice > math.MaxInt32 {
-		return 0, nd.Errorf(nd.ErrConfig, "a global batch of %d samples over %d ranks is %d a rank, must be below 2^31", global, world, slice)
+// blocks is how the stream shuffles by blocks, if it does.
+func (c *Config) blocks(source sampler.Source, s *sampler.Stream) error {
+	s.Block, s.Window = c.Block, c.Window
+	switch {
+	case c.Block > 0 && c.Window == 0:
+		s.Window = sampler.DefaultWindow
+	case c.Block == 0 && c.Window > 0:
+		if blocked, ok := source.(sampler.Blocked); ok {
+			s.Blocks = blocked.Blocks()
+		}
+		if s.Blocks == nil {
+			return nd.Errorf(nd.ErrConfig, "Window is %d and Block is 0, but the source tells no storage blocks: give Block, or take a grid by shard", c.Window)
+		}
 	}
-	return int(slice), nil
+	return nil
+}
+
+// mostRows is the most rows that one rank gets of a global batch.
+func mostRows(s sampler.Stream, world int) (int, error) {
+	rows := s.MaxRows(world)
+	if rows > math.MaxInt32 {
+		return 0, nd.Errorf(nd.ErrConfig, "a global batch of %d samples over %d ranks is %d a rank, must be below 2^31", s.Global, world, rows)
+	}
+	return int(rows), nil
 }
 
 // checkSource finds out at once whether the source's samples are what the fields
@@ -111,40 +172,4 @@ func sameShape(box nd.Box, shape []int) bool {
 		}
 	}
 	return true
-}
-
-const (
-	// pipelineDecoded is the pipeline's default of DecodedBytes.
-	pipelineDecoded = 256 << 20
-	// decodedShare is the part of a rank's memory that decoded chunks may fill by
-	// default: the trainer, the slots and the page cache have the rest.
-	decodedShare = 8
-	// mappedShare is the part that mapped page cache may take by default, mappedMost
-	// the most of it: the page cache itself is not the process's, but pages that are
-	// registered cannot be taken from it.
-	mappedShare = 4
-	mappedMost  = 16 << 30
-)
-
-// shareNode fills in defaults that are this rank's share of its node. Where the
-// node cannot be measured the pipeline's own defaults hold.
-func shareNode(c *pipeline.Config, localWorld int) {
-	node, err := rank.ReadNode(os.ReadFile, runtime.NumCPU())
-	if err != nil {
-		return
-	}
-	share := node.Share(localWorld)
-	if c.Workers == 0 {
-		c.Workers = min(share.Cores, runtime.GOMAXPROCS(0))
-	}
-	if strings.HasPrefix(string(c.Device), "cuda:") {
-		// Decoded chunks lie in the GPU's memory, which ranks do not share.
-		if c.MappedBytes == 0 {
-			c.MappedBytes = max(1, min(mappedMost, share.Memory/mappedShare))
-		}
-		return
-	}
-	if c.HostBytes == 0 && c.DecodedBytes == 0 {
-		c.DecodedBytes = max(1, min(pipelineDecoded, share.Memory/decodedShare))
-	}
 }

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -13,23 +14,30 @@ import (
 )
 
 // Loader gives one rank its batches, in order. It owns its pipeline. Its methods
-// may be called from any goroutine; Next, SetEpoch and Load take turns, State,
-// Len and Stats never wait for them, and Close wakes them.
+// may be called from any goroutine; Next, SetEpoch, Load and Redo take turns, the
+// others never wait for them, and Close wakes them.
 type Loader struct {
 	id     rank.Identity
 	source sampler.Source
 	config pipeline.Config // without BatchSize, which follows from the stream
+	blank  bool            // bad samples become padding, since a batch keeps its shape
+	fence  Fence
+	data   bool   // the report has a data digest
+	name   string // of the comparison of plans
+	note   string // what is done without
 
-	turn  chan struct{} // holds a token while Next, SetEpoch or Load is at work
+	turn  chan struct{} // holds a token while Next, SetEpoch, Load or Redo is at work
 	ahead ahead         // belongs to who holds the token
+	tally tally         // the same, for writing
+	agent *agent        // nil without one
 
 	mu struct {
 		sync.Mutex
-		pipe   *pipeline.Pipeline
-		closed bool
-		stream sampler.Stream
-		epoch  int64
-		step   int64 // the next to return
+		pipe    *pipeline.Pipeline
+		closed  bool
+		at      sampler.Resume // the step to return next
+		reports reports
+		total   totals
 	}
 }
 
@@ -46,31 +54,40 @@ func New(ctx context.Context, id rank.Identity, source sampler.Source, cfg Confi
 	if err := cfg.checkSource(source); err != nil {
 		return nil, err
 	}
-	stream, err := cfg.stream(source, id.World)
+	stream, err := cfg.stream(source, id)
 	if err != nil {
 		return nil, err
 	}
-	l := &Loader{id: id, source: source, config: cfg.Pipeline, turn: make(chan struct{}, 1)}
-	l.ahead = ahead{source: source, id: id}
+	l := &Loader{
+		id: id, source: source, config: cfg.Pipeline, fence: cfg.Fence,
+		data: cfg.DataDigest, name: cmp.Or(cfg.Name, "loader"),
+		turn: make(chan struct{}, 1), ahead: ahead{source: source, id: id},
+	}
+	if cfg.Tail == sampler.TailMask && cfg.Pipeline.OnError == pipeline.Skip {
+		l.blank, l.config.OnError = true, pipeline.Fill
+	}
 	shareNode(&l.config, id.LocalWorld)
-	pipe, err := l.open(ctx, stream.Global)
+	pipe, err := l.open(ctx, stream)
 	if err != nil {
 		return nil, err
 	}
 	l.mu.pipe = pipe
-	l.moveTo(stream, 0, 0)
+	l.moveTo(sampler.Resume{Stream: stream})
+	if l.agent, l.note, err = attach(ctx, l, cfg.NoCheck); err != nil {
+		return nil, errors.Join(err, pipe.Close())
+	}
 	return l, nil
 }
 
-// open opens a pipeline whose slots hold this rank's largest slice of a global
-// batch.
-func (l *Loader) open(ctx context.Context, global int64) (*pipeline.Pipeline, error) {
-	slice, err := largestSlice(global, l.id.World)
+// open opens a pipeline whose slots hold the most rows that this rank gets of a
+// global batch.
+func (l *Loader) open(ctx context.Context, stream sampler.Stream) (*pipeline.Pipeline, error) {
+	rows, err := mostRows(stream, l.id.World)
 	if err != nil {
 		return nil, err
 	}
 	c := l.config
-	c.BatchSize = slice
+	c.BatchSize = rows
 	return pipeline.Open(ctx, c)
 }
 
@@ -85,17 +102,17 @@ func (l *Loader) Next(ctx context.Context) (*pipeline.Batch, error) {
 		return nil, err
 	}
 	defer l.end()
-	stream, epoch, step := l.position()
+	at := l.place()
 	if l.ahead.unsure {
-		if err := l.reset(ctx, pipe, stream, epoch, step); err != nil {
+		if err := l.reset(ctx, pipe, at); err != nil {
 			return nil, err
 		}
 	}
-	if step >= stream.Steps() {
-		l.setPosition(stream, epoch+1, 0)
+	if at.Step >= at.Stream.Steps() {
+		l.moveOn(sampler.Resume{Stream: at.Stream, Epoch: at.Epoch + 1})
 		return nil, io.EOF
 	}
-	if l.ahead.at(epoch, step) {
+	if l.ahead.at(at.Epoch, at.Step) {
 		// Nothing is under way, so there is room, or will be.
 		if _, err := l.ahead.push(ctx, pipe); err != nil {
 			return nil, err
@@ -104,7 +121,11 @@ func (l *Loader) Next(ctx context.Context) (*pipeline.Batch, error) {
 	if err := l.ahead.fill(pipe); err != nil {
 		return nil, err
 	}
-	batch, err := l.take(ctx, pipe, epoch, step)
+	// The pipeline has work while the ranks look at each other's plans.
+	if err := l.admit(ctx, at); err != nil {
+		return nil, err
+	}
+	batch, err := l.take(ctx, pipe, at)
 	if err == nil {
 		// Work for the time in which the trainer computes. Trouble shows at the next
 		// call.
@@ -113,19 +134,41 @@ func (l *Loader) Next(ctx context.Context) (*pipeline.Batch, error) {
 	return batch, err
 }
 
+// admit asks whether a step may be returned: once the ranks' plans, and each time
+// the fence.
+func (l *Loader) admit(ctx context.Context, at sampler.Resume) error {
+	if err := l.agent.check(ctx, l); err != nil {
+		return err
+	}
+	if l.fence == nil {
+		return nil
+	}
+	return l.fence.Lease(ctx, at.Epoch, at.Step)
+}
+
 // take waits for the batch of a step and counts it as returned.
-func (l *Loader) take(ctx context.Context, pipe *pipeline.Pipeline, epoch, step int64) (*pipeline.Batch, error) {
-	if err := l.ahead.refused; err != nil && l.ahead.at(epoch, step) {
+func (l *Loader) take(ctx context.Context, pipe *pipeline.Pipeline, at sampler.Resume) (*pipeline.Batch, error) {
+	if err := l.ahead.refused; err != nil && l.ahead.at(at.Epoch, at.Step) {
 		l.ahead.pass()
-		l.advance()
+		_ = l.advance(at, nil) // only a batch's bytes can fail
 		return nil, err
 	}
 	batch, err := pipe.Next(ctx)
 	var bad *pipeline.BatchError
-	if err == nil || errors.As(err, &bad) {
-		l.advance()
+	switch {
+	case errors.As(err, &bad):
+		_ = l.advance(at, nil) // only a batch's bytes can fail
+		return nil, err
+	case err != nil:
+		return nil, err
 	}
-	return batch, err
+	if l.blank {
+		blank(batch)
+	}
+	if err := l.advance(at, batch); err != nil { // of a GPU that is lost
+		return nil, errors.Join(err, batch.Release(nil))
+	}
+	return batch, nil
 }
 
 // SetEpoch makes an epoch the current one, from its first batch on; batches of
@@ -133,32 +176,55 @@ func (l *Loader) take(ctx context.Context, pipe *pipeline.Pipeline, epoch, step 
 // already it changes nothing, so that a trainer which calls it before every
 // epoch can resume within one.
 func (l *Loader) SetEpoch(ctx context.Context, epoch int64) error {
-	if epoch < 0 {
-		return nd.Errorf(nd.ErrConfig, "epoch %d: must be at least 0", epoch)
+	if err := checkEpoch(epoch); err != nil {
+		return err
 	}
 	pipe, err := l.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer l.end()
-	stream, current, _ := l.position()
-	if epoch == current {
+	at := l.place()
+	if epoch == at.Epoch {
 		return nil
 	}
-	return l.reset(ctx, pipe, stream, epoch, 0)
+	return l.reset(ctx, pipe, sampler.Resume{Stream: at.Stream, Epoch: epoch})
+}
+
+// checkEpoch leaves room for the epochs after it: they are counted on for ever.
+func checkEpoch(epoch int64) error {
+	const most = 1 << 62
+	if epoch < 0 || epoch > most {
+		return nd.Errorf(nd.ErrConfig, "epoch %d: must be in 0 to 2^62", epoch)
+	}
+	return nil
 }
 
 // Len is the number of batches of an epoch, the same on all ranks.
-func (l *Loader) Len() int64 {
-	stream, _, _ := l.position()
-	return stream.Steps()
-}
+func (l *Loader) Len() int64 { return l.Stream().Steps() }
 
 // Epoch is the current epoch: that of the batch which Next returns next.
-func (l *Loader) Epoch() int64 {
-	_, epoch, _ := l.position()
-	return epoch
+func (l *Loader) Epoch() int64 { return l.place().Epoch }
+
+// Stream is the sequence of global batches that the loader takes its part of.
+func (l *Loader) Stream() sampler.Stream { return l.place().Stream }
+
+// Weight is what a data parallel trainer multiplies the mean loss of a batch's samples
+// by: see sampler.Stream.Weight. Padding is no sample.
+func (l *Loader) Weight(b *pipeline.Batch) float64 {
+	return l.Stream().Weight(b.Meta().Step, samplesOf(b), l.id.World)
 }
+
+// Note says in one line what the loader does without although it was asked for, such
+// as an agent that is not there; "" is nothing.
+func (l *Loader) Note() string { return l.note }
+
+// Checks reports whether the agent compares the ranks' plans. Where it does not, the
+// ranks may do so by themselves: see Plan.
+func (l *Loader) Checks() bool { return l.agent != nil && l.agent.compares }
+
+// Identity is who the loader is in its job.
+func (l *Loader) Identity() rank.Identity { return l.id }
 
 // Fingerprint is that of the source.
 func (l *Loader) Fingerprint() string { return l.source.Fingerprint() }
@@ -178,7 +244,7 @@ func (l *Loader) Close() error {
 	l.mu.closed = true
 	pipe := l.mu.pipe
 	l.mu.Unlock()
-	return pipe.Close()
+	return errors.Join(pipe.Close(), l.agent.close())
 }
 
 // begin takes the turn; end gives it back.
@@ -199,39 +265,51 @@ func (l *Loader) begin(ctx context.Context) (*pipeline.Pipeline, error) {
 
 func (l *Loader) end() { <-l.turn }
 
-// position is where the loader is: the epoch and the step to return next.
-func (l *Loader) position() (stream sampler.Stream, epoch, step int64) {
+// place is where the loader is: the step to return next.
+func (l *Loader) place() sampler.Resume {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.mu.stream, l.mu.epoch, l.mu.step
+	return l.mu.at
 }
 
-// advance counts one more batch as returned.
-func (l *Loader) advance() {
+// advance counts the batch of a step as returned; nil is one that failed.
+func (l *Loader) advance(at sampler.Resume, b *pipeline.Batch) error {
+	report, err := l.tally.count(at, b)
 	l.mu.Lock()
-	l.mu.step++
+	l.mu.at.Step, l.mu.at.Skip = at.Step+1, 0
+	l.mu.reports.put(report)
+	if b != nil {
+		l.mu.total.add(b)
+	}
 	l.mu.Unlock()
+	if l.fence != nil {
+		l.fence.Delivered(at.Epoch, at.Step)
+	}
+	return err
 }
 
 // reset drops what is under way and goes to a step. If ctx ends first the loader
 // stays where it is, and the next call drops what is under way.
-func (l *Loader) reset(ctx context.Context, pipe *pipeline.Pipeline, stream sampler.Stream, epoch, step int64) error {
+func (l *Loader) reset(ctx context.Context, pipe *pipeline.Pipeline, to sampler.Resume) error {
 	l.ahead.unsure = true
 	if err := pipe.Discard(ctx); err != nil {
 		return err
 	}
-	l.moveTo(stream, epoch, step)
+	l.moveTo(to)
 	return nil
 }
 
-// moveTo makes step the next to return. Nothing may be under way.
-func (l *Loader) moveTo(stream sampler.Stream, epoch, step int64) {
-	l.setPosition(stream, epoch, step)
-	l.ahead.restart(stream, epoch, step)
+// moveTo makes a step the next to return. Nothing may be under way.
+func (l *Loader) moveTo(to sampler.Resume) {
+	l.ahead.restart(to)
+	l.moveOn(to)
 }
 
-func (l *Loader) setPosition(stream sampler.Stream, epoch, step int64) {
+// moveOn makes a step the next to return, for which what is under way is right.
+func (l *Loader) moveOn(to sampler.Resume) {
+	l.tally.begin(to, l)
 	l.mu.Lock()
-	l.mu.stream, l.mu.epoch, l.mu.step = stream, epoch, step
+	l.mu.at = to
+	l.mu.reports.put(l.tally.report)
 	l.mu.Unlock()
 }

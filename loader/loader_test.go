@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -101,8 +102,10 @@ func TestSetEpoch(t *testing.T) {
 	next(t, l)
 	set(3) // what was pushed for epoch 8 is dropped
 	same(t, "epoch 3", epoch(t, l), want(s, 3, 0, 1))
-	if err := l.SetEpoch(t.Context(), -1); !errors.Is(err, nd.ErrConfig) {
-		t.Errorf("epoch -1: %v", err)
+	for _, e := range []int64{-1, math.MaxInt64} { // the last has none after it
+		if err := l.SetEpoch(t.Context(), e); !errors.Is(err, nd.ErrConfig) {
+			t.Errorf("epoch %d: %v", e, err)
+		}
 	}
 }
 
@@ -320,7 +323,7 @@ func TestCloseWakesNext(t *testing.T) {
 	if err := l.SetEpoch(t.Context(), 3); !errors.Is(err, nd.ErrClosed) {
 		t.Errorf("SetEpoch after Close: %v", err)
 	}
-	if err := l.Load(t.Context(), l.State()); !errors.Is(err, nd.ErrClosed) {
+	if err := l.Load(t.Context(), l.State(), false); !errors.Is(err, nd.ErrClosed) {
 		t.Errorf("Load after Close: %v", err)
 	}
 }

@@ -2,114 +2,110 @@ package loader
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/sampler"
 )
 
-// stateFormat is the version of State. A reader refuses what it does not know.
-const stateFormat = 1
-
-// State is a place in the sequence of batches. It is the same on every rank that
-// has returned the same number of batches, and fits any number of ranks.
-type State struct {
-	Format      int    `json:"format"`
-	Fingerprint string `json:"fingerprint"`
-	Seed        uint64 `json:"seed"`
-	Epoch       int64  `json:"epoch"`
-	// NextPosition is the first position of the epoch that was not returned.
-	NextPosition int64 `json:"next_position"`
-	Global       int64 `json:"global"`
-}
-
-// ParseState reads a state as encoding/json writes it.
-func ParseState(doc []byte) (State, error) {
-	var s State
-	if err := json.Unmarshal(doc, &s); err != nil {
-		return State{}, nd.Errorf(nd.ErrConfig, "state: %w", err)
-	}
-	return s, nil
-}
-
 // State is the loader's place after the batches that Next has returned so far.
-func (l *Loader) State() State {
-	stream, epoch, step := l.position()
-	next := stream.N
-	if step < stream.Steps() {
-		next = step * stream.Global
+func (l *Loader) State() sampler.State {
+	at := l.place()
+	s := at.Stream.State(at.Epoch, at.Step)
+	if at.Skip > 0 {
+		s.NextPosition += at.Skip
 	}
-	return State{
-		Format: stateFormat, Fingerprint: stream.Fingerprint, Seed: stream.Seed,
-		Epoch: epoch, NextPosition: next, Global: stream.Global,
-	}
+	return s
 }
 
 // Load goes to the place of a state: Next returns the batches that would have
 // come after it. Seed and global batch are then those of the state, not of the
-// config. A state of another source is refused, and nothing changes.
+// config. A state of another order is refused, with every difference by name, and
+// nothing changes; acceptDrift goes on regardless. The report begins anew.
 //
-// Where a rank's slice of the state's global batch is larger than the batches
-// that the pipeline was opened for, the pipeline is opened again. If that fails
-// the loader is closed.
-func (l *Loader) Load(ctx context.Context, s State) error {
+// Where a rank's rows of the state's global batch are more than the batches that
+// the pipeline was opened for, the pipeline is opened again. If that fails the
+// loader is closed.
+func (l *Loader) Load(ctx context.Context, s sampler.State, acceptDrift bool) error {
 	pipe, err := l.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer l.end()
-	stream, _, _ := l.position()
-	step, err := s.apply(&stream)
+	to, err := s.Check(l.Stream(), acceptDrift)
+	if err == nil {
+		err = checkEpoch(to.Epoch)
+	}
 	if err != nil {
 		return err
 	}
-	slice, err := largestSlice(s.Global, l.id.World)
+	rows, err := mostRows(to.Stream, l.id.World)
 	if err != nil {
 		return err
 	}
-	if slice <= pipe.Config().BatchSize {
-		return l.reset(ctx, pipe, stream, s.Epoch, step)
+	if rows <= pipe.Config().BatchSize {
+		err = l.reset(ctx, pipe, to)
+	} else {
+		err = l.reopen(ctx, to)
 	}
-	return l.reopen(ctx, stream, s.Epoch, step)
+	if err == nil {
+		l.agent.recheck()
+	}
+	return err
 }
 
-// apply checks a state against a stream, puts its numbers in and gives the step
-// that comes next.
-func (s *State) apply(stream *sampler.Stream) (step int64, err error) {
-	refuse := func(format string, args ...any) (int64, error) {
-		return 0, nd.Errorf(nd.ErrConfig, "state: "+format, args...)
+// Redo goes back to a step of the current epoch that was returned already, or stays
+// at the one that comes next: Next returns its batch, and those after it, again.
+// What was counted of them is taken back from the report. The last 256 steps can be
+// redone, as far as this loader returned them; a state goes further back.
+func (l *Loader) Redo(ctx context.Context, step int64) error {
+	pipe, err := l.begin(ctx)
+	if err != nil {
+		return err
 	}
-	switch {
-	case s.Format != stateFormat:
-		return refuse("format %d, this version reads %d", s.Format, stateFormat)
-	case s.Fingerprint != stream.Fingerprint:
-		return refuse("it belongs to a source of fingerprint %s, this one has %s: crops, their parameters or the arrays' metadata differ", s.Fingerprint, stream.Fingerprint)
-	case s.Epoch < 0:
-		return refuse("epoch %d, must be at least 0", s.Epoch)
-	case s.Global < 1:
-		return refuse("global %d, must be at least 1", s.Global)
-	case s.NextPosition < 0 || s.NextPosition > stream.N:
-		return refuse("next_position %d, must be in 0 to %d", s.NextPosition, stream.N)
-	case s.NextPosition%s.Global != 0 && s.NextPosition != stream.N:
-		return refuse("next_position %d is not the start of a batch of %d", s.NextPosition, s.Global)
+	defer l.end()
+	at := l.place()
+	if step == at.Step {
+		return nil
 	}
-	stream.Seed, stream.Global = s.Seed, s.Global
-	if s.NextPosition == stream.N {
-		return stream.Steps(), nil
+	was, err := l.tally.before(at, step)
+	if err != nil {
+		return err
 	}
-	return s.NextPosition / s.Global, nil
+	l.ahead.unsure = true
+	if err := pipe.Discard(ctx); err != nil {
+		return err
+	}
+	l.tally.takeBack(was)
+	l.ahead.restart(was.at)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.at = was.at
+	l.mu.reports.put(was.report)
+	return nil
+}
+
+// Restart goes back to the first batch of the current epoch, and its report begins
+// anew.
+func (l *Loader) Restart(ctx context.Context) error {
+	pipe, err := l.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.end()
+	at := l.place()
+	return l.reset(ctx, pipe, sampler.Resume{Stream: at.Stream, Epoch: at.Epoch})
 }
 
 // reopen replaces the pipeline. The old one is closed first, so that there is
 // never more memory in use than the config says.
-func (l *Loader) reopen(ctx context.Context, stream sampler.Stream, epoch, step int64) error {
+func (l *Loader) reopen(ctx context.Context, to sampler.Resume) error {
 	l.mu.Lock()
 	old := l.mu.pipe
 	l.mu.Unlock()
 	if err := old.Close(); err != nil {
 		return err
 	}
-	pipe, err := l.open(ctx, stream.Global)
+	pipe, err := l.open(ctx, to.Stream)
 	l.mu.Lock()
 	switch {
 	case err != nil:
@@ -126,6 +122,6 @@ func (l *Loader) reopen(ctx context.Context, stream sampler.Stream, epoch, step 
 		}
 		return err
 	}
-	l.moveTo(stream, epoch, step)
+	l.moveTo(to)
 	return nil
 }

@@ -3,22 +3,24 @@ package loader_test
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/headrace/headrace/loader"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/rank"
+	"github.com/headrace/headrace/sampler"
 	"github.com/headrace/headrace/store"
 )
 
 // save passes a state through its JSON, as a checkpoint does.
-func save(t *testing.T, l *loader.Loader) loader.State {
+func save(t *testing.T, l *loader.Loader) sampler.State {
 	t.Helper()
 	doc, err := json.Marshal(l.State())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := loader.ParseState(doc)
+	s, err := sampler.ParseState(doc)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +47,7 @@ func TestResumeAnywhere(t *testing.T) {
 		resumed := open(t, rank.Single(), source, other)
 		next(t, resumed) // Load drops what is under way
 		state := save(t, l)
-		if err := resumed.Load(t.Context(), state); err != nil {
+		if err := resumed.Load(t.Context(), state, false); err != nil {
 			t.Fatal(err)
 		}
 		if back := resumed.State(); back != state {
@@ -65,7 +67,7 @@ func TestResumeAnywhere(t *testing.T) {
 func TestResumeAtAnotherWorld(t *testing.T) {
 	source, cfg := grid(t, 60), config(store.NewMemory(objects(60)))
 	s := stream(source, cfg, 4) // batches of 20
-	var state loader.State
+	var state sampler.State
 	for r := range 4 {
 		l := open(t, one(r, 4), source, cfg)
 		next(t, l)
@@ -77,7 +79,7 @@ func TestResumeAtAnotherWorld(t *testing.T) {
 	for _, world := range []int{1, 3, 30} {
 		for r := range min(world, 3) {
 			l := open(t, one(r, world), source, cfg)
-			if err := l.Load(t.Context(), state); err != nil {
+			if err := l.Load(t.Context(), state, false); err != nil {
 				t.Fatal(err)
 			}
 			same(t, "the rest", epoch(t, l), want(s, 0, r, world)[1:])
@@ -98,7 +100,7 @@ func TestResumeAtTheEnd(t *testing.T) {
 		t.Errorf("state %+v, want position 12 of epoch 0", state)
 	}
 	resumed := open(t, rank.Single(), source, cfg)
-	if err := resumed.Load(t.Context(), state); err != nil {
+	if err := resumed.Load(t.Context(), state, false); err != nil {
 		t.Fatal(err)
 	}
 	if rest := epoch(t, resumed); len(rest) != 0 {
@@ -114,19 +116,20 @@ func TestRefusedStates(t *testing.T) {
 	l := open(t, rank.Single(), source, cfg)
 	next(t, l)
 	before := l.State()
-	for what, change := range map[string]func(*loader.State){
-		"format":      func(s *loader.State) { s.Format = 2 },
-		"fingerprint": func(s *loader.State) { s.Fingerprint = grid(t, 41).Fingerprint() },
-		"epoch":       func(s *loader.State) { s.Epoch = -1 },
-		"global":      func(s *loader.State) { s.Global = 0 },
-		"position":    func(s *loader.State) { s.NextPosition = 39 },
-		"negative":    func(s *loader.State) { s.NextPosition = -5 },
-		"alignment":   func(s *loader.State) { s.NextPosition = 7 },
-		"slice":       func(s *loader.State) { s.Global, s.NextPosition = 1<<40, 0 },
+	for what, change := range map[string]func(*sampler.State){
+		"format":      func(s *sampler.State) { s.Format = 2 },
+		"fingerprint": func(s *sampler.State) { s.Fingerprint = grid(t, 41).Fingerprint() },
+		"epoch":       func(s *sampler.State) { s.Epoch = -1 },
+		"last epoch":  func(s *sampler.State) { s.Epoch = math.MaxInt64 },
+		"global":      func(s *sampler.State) { s.Global = 0 },
+		"position":    func(s *sampler.State) { s.NextPosition = 39 },
+		"negative":    func(s *sampler.State) { s.NextPosition = -5 },
+		"plan":        func(s *sampler.State) { s.Global = 6 }, // edited
+		"slice":       func(s *sampler.State) { *s = huge(l, 1<<40) },
 	} {
 		state := before
 		change(&state)
-		if err := l.Load(t.Context(), state); !errors.Is(err, nd.ErrConfig) {
+		if err := l.Load(t.Context(), state, false); !errors.Is(err, nd.ErrConfig) {
 			t.Errorf("%s: %v, want ErrConfig", what, err)
 		}
 	}
@@ -135,7 +138,7 @@ func TestRefusedStates(t *testing.T) {
 	}
 	next(t, l)
 	for _, doc := range []string{"", "[]", `{"seed": -1}`, `{"epoch": "x"}`} {
-		if _, err := loader.ParseState([]byte(doc)); !errors.Is(err, nd.ErrConfig) {
+		if _, err := sampler.ParseState([]byte(doc)); !errors.Is(err, nd.ErrConfig) {
 			t.Errorf("%q: %v, want ErrConfig", doc, err)
 		}
 	}
@@ -146,9 +149,8 @@ func TestLoadThatCannotOpen(t *testing.T) {
 	source, cfg := grid(t, 40), config(store.NewMemory(objects(40)))
 	cfg.Pipeline.HostBytes = 256 << 20
 	l := open(t, rank.Single(), source, cfg)
-	state := l.State()
-	state.Global = 1 << 30
-	if err := l.Load(t.Context(), state); !errors.Is(err, nd.ErrBudget) {
+	state := huge(l, 1<<30)
+	if err := l.Load(t.Context(), state, false); !errors.Is(err, nd.ErrBudget) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := l.Next(t.Context()); !errors.Is(err, nd.ErrClosed) {
@@ -156,11 +158,38 @@ func TestLoadThatCannotOpen(t *testing.T) {
 	}
 }
 
-// The names in the JSON are what checkpoints hold.
-func TestStateJSON(t *testing.T) {
-	doc, err := json.Marshal(loader.State{Format: 1, Fingerprint: "ab", Seed: 1<<64 - 1, Epoch: 2, NextPosition: 3, Global: 4})
-	const want = `{"format":1,"fingerprint":"ab","seed":18446744073709551615,"epoch":2,"next_position":3,"global":4}`
-	if err != nil || string(doc) != want {
-		t.Errorf("%s %v, want %s", doc, err, want)
+// huge is the start of the loader's stream with another global batch.
+func huge(l *loader.Loader, global int64) sampler.State {
+	stream := l.Stream()
+	stream.Global = global
+	return stream.State(0, 0)
+}
+
+// A state of another order is taken where its drift is accepted: the position stays,
+// and the rest of a batch that was begun comes first, as a batch of its own.
+func TestAcceptedDrift(t *testing.T) {
+	cfg := config(store.NewMemory(objects(50)))
+	other := stream(grid(t, 40), cfg, 1)
+	other.Global = 7
+	for world := 1; world <= 3; world++ {
+		state := other.State(2, 2)
+		state.NextPosition = 17
+		for r := range world {
+			source := grid(t, 50)
+			l := open(t, one(r, world), source, cfg)
+			if err := l.Load(t.Context(), state, false); !errors.Is(err, nd.ErrConfig) {
+				t.Errorf("without consent: %v", err)
+			}
+			if err := l.Load(t.Context(), state, true); err != nil {
+				t.Fatal(err)
+			}
+			if at := l.State(); at.NextPosition != 17 || at.Epoch != 2 || at.Global != 7 {
+				t.Errorf("state %+v", at)
+			}
+			s := l.Stream()
+			all := want(s, 2, r, world)[2:]
+			all[0].samples = s.Order(2).Samples(s.Split(nd.Span{Start: 17, Stop: 21}, r, world))
+			same(t, "the rest", epoch(t, l), all)
+		}
 	}
 }

@@ -109,7 +109,7 @@ func (p *Pipeline) bind(ctx context.Context, index int32, ref ArrayRef) (*boundA
 		return a, err
 	}
 	a.layout = newArrayLayout(ref.URI, a.meta, r)
-	if _, gpu := p.cfg.Device.ordinal(); gpu {
+	if p.cfg.Device.gpu() {
 		a.layout.whole = deviceRawWhole
 		if n := p.limits.chunk; n > 0 { // the pipeline is open: there is room for so much
 			a.layout.whole = min(a.layout.whole, n)

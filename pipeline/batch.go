@@ -4,7 +4,6 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/headrace/headrace/cuda"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/sampler"
 )
@@ -44,8 +43,8 @@ type Batch struct {
 	fields  []*fieldLayout
 	slot    *slot // nil for a batch of no samples
 	refs    atomic.Int32
+	place   place
 	free    func(*Batch)
-	device  *device // nil on the host
 }
 
 // Tensor is the field of that name; it panics never: an unknown name gives a
@@ -142,15 +141,15 @@ func (b *Batch) Release(after Event) error {
 // A stream that is no more cannot be asked: then this is ReleaseAfterAll. Whether a
 // driver notices is its own affair, so that consumers keep their streams.
 func (b *Batch) ReleaseOn(stream uintptr) error {
-	if b.device == nil || b.slot == nil {
+	if b.slot == nil {
 		return b.Release(nil)
 	}
-	after, err := b.device.events.record(stream)
+	after, err := b.place.mark(stream)
 	if err != nil {
 		return b.ReleaseAfterAll()
 	}
 	if err := b.Release(after); err != nil { // released too often: nobody waits for it
-		b.device.events.put(after)
+		forgo(after)
 		return err
 	}
 	return nil
@@ -159,38 +158,23 @@ func (b *Batch) ReleaseOn(stream uintptr) error {
 // ReleaseAfterAll is Release after all work that this process has given the batch's
 // GPU so far, for a consumer whose stream is not known. It waits for that work.
 func (b *Batch) ReleaseAfterAll() error {
-	if b.device == nil || b.slot == nil {
+	if b.slot == nil {
 		return b.Release(nil)
 	}
-	return errors.Join(b.device.gpu.Synchronize(), b.Release(nil))
+	return errors.Join(b.place.drain(), b.Release(nil))
 }
 
 // GPU is the ordinal of the GPU that the batch lies on; false on the host.
-func (b *Batch) GPU() (ordinal int, ok bool) {
-	if b.device == nil {
-		return 0, false
-	}
-	return b.device.gpu.Info().Ordinal, true
-}
+func (b *Batch) GPU() (ordinal int, ok bool) { return b.place.ordinal() }
 
 // Export lets other processes see the allocation of a batch on a GPU, which stays
 // theirs to look at until the last Release. false: the batch lies on the host, or has
 // no samples.
 func (b *Batch) Export() (Exported, bool, error) {
-	s := b.slot
-	if b.device == nil || s == nil {
+	if b.slot == nil {
 		return Exported{}, false, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.handle == nil {
-		handle, err := b.device.gpu.ExportMemory(s.addr)
-		if err != nil {
-			return Exported{}, false, err
-		}
-		s.handle = &handle
-	}
-	return Exported{s, uint64(s.addr), s.bytes, *s.handle, b.device.gpu.Info().UUID}, true, nil
+	return b.place.export(b.slot)
 }
 
 // Bytes is the size of field i.
@@ -199,13 +183,10 @@ func (b *Batch) Bytes(i int) int64 { return int64(len(b.samples)) * int64(b.fiel
 // CopyTo copies field i to dst, which has at least the tensor's bytes, wherever the
 // batch lies. It is for tools and tests: it waits for the copy.
 func (b *Batch) CopyTo(dst []byte, i int) error {
-	t := b.TensorAt(i)
-	n := b.Bytes(i)
-	if t.Address == 0 {
-		copy(dst[:n], t.Data)
+	if b.slot == nil {
 		return nil
 	}
-	return b.device.fetch(dst[:n], cuda.Ptr(t.Address))
+	return b.place.copyOut(dst[:b.Bytes(i)], b.slot, b.fields[i].offset)
 }
 
 // fieldLayout is where a field lies within a slot.

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 
+	"github.com/headrace/headrace/cuda"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/store"
 )
@@ -96,8 +96,9 @@ func ParseReuse(name string) (Reuse, error) {
 	return Reuse(i), err
 }
 
-// Device is where batches are made: "cpu" or "cuda:N"; "" picks the rank's GPU
-// if there is one and the CPU otherwise.
+// Device is where batches are made: "cpu", or a GPU by its number in this process,
+// "cuda:N", or by its UUID or the start of it, "GPU-..." or "MIG-..." as nvidia-smi -L
+// prints it; "" is the CPU.
 type Device string
 
 // Field is one output tensor of every batch, of shape [N, extents...].
@@ -134,8 +135,8 @@ type Config struct {
 	// local disk's queue busy, and a page-cache hit never waits. On a GPU, which takes
 	// more than four cores copy into the ring, as many as there are cores, at most 16.
 	Readers int
-	// Workers is the number of goroutines that decode and assemble on the host.
-	// Default: the cores this process may use (GOMAXPROCS).
+	// Workers is the number of goroutines that decode and assemble on the host; on a
+	// GPU they decode what has no kernel. Default: the cores this process may use (GOMAXPROCS).
 	Workers int
 	// Lookahead is the number of samples that are planned ahead of the one being
 	// decoded, at least BatchSize. Default 4 x BatchSize: the window in which a
@@ -146,12 +147,17 @@ type Config struct {
 	// or held by the consumer. Default 3: one held, one ready, one in the making.
 	Slots int
 
-	// HostBytes caps the host memory of the pipeline: slots, rings, caches and the
-	// workers' scratch. Default: what the other fields need, plus DecodedBytes.
+	// HostBytes caps the host memory of the pipeline: the ring, indexes and the workers'
+	// scratch, and what is not on a GPU: slots, the decoded cache, or else the pinned
+	// buffers beside it. Default: what the other fields need, plus DecodedBytes on the
+	// host, with a ring of at most 1 GiB on a GPU.
 	HostBytes int64
 	// DeviceBytes caps the memory that is taken of a GPU. Default: a quarter of what is
-	// free, at most 8 GiB.
+	// free, at most 8 GiB, divided by Sharing.
 	DeviceBytes int64
+	// Sharing is the number of ranks, each with a pipeline, that use the same GPU.
+	// Default 1.
+	Sharing int
 	// MappedBytes caps the page cache that is registered with a GPU; it counts beside
 	// HostBytes. Default 4 GiB.
 	MappedBytes int64
@@ -163,8 +169,9 @@ type Config struct {
 	// 256 MiB where HostBytes is not given.
 	DecodedBytes int64
 
-	// BatchMemory is where batches lie: nil is memory of this process. One that
-	// others can map serves batches to them.
+	// BatchMemory is where batches lie on the host: nil is memory of this process. One
+	// that others can map serves batches to them. Of one that is a DeviceMemory a GPU
+	// uses what that adds.
 	BatchMemory Memory
 
 	// Driver is the path of libcuda; "" is the system's.
@@ -176,10 +183,11 @@ type Config struct {
 	// "" for mapped on a GPU and ring elsewhere. Direct and uring are for arrays that
 	// the pipeline opens; an ArrayRef.Store reads as it was made to.
 	Reader string
-	// Decoder picks a decoder of a GPU device: "" for our own.
+	// Decoder is who decodes zstd for a GPU: "" for the host, as all that has no kernel,
+	// "nvcomp" or "nvcomp=PATH" for that library.
 	Decoder string
 	Reuse   Reuse
-	// SMs caps the multiprocessors of a GPU that decoding may take; 0 is no cap.
+	// SMs caps the multiprocessors of a GPU that our kernels take at once; 0 is no cap.
 	SMs int
 	// NoVerify leaves the checksums of the formats unchecked. They are checked by
 	// default, on every device.
@@ -207,11 +215,12 @@ func (c *Config) Validate() error {
 	}
 	v.check(c.BatchSize > 0, "BatchSize", "is %d, must be at least 1", c.BatchSize)
 	v.check(c.BatchSize <= math.MaxInt32, "BatchSize", "is %d, must be below 2^31", c.BatchSize)
-	v.check(c.Lookahead == 0 || c.Lookahead >= c.BatchSize, "Lookahead", "is %d, must be at least BatchSize %d", c.Lookahead, c.BatchSize)
+	v.check(c.Lookahead == 0 || c.Lookahead >= c.BatchSize && c.Lookahead <= math.MaxInt32, "Lookahead", "is %d, must be at least BatchSize %d and below 2^31", c.Lookahead, c.BatchSize)
 	v.count("Readers", c.Readers, 1024)
 	v.count("Workers", c.Workers, 1024)
 	v.count("Slots", c.Slots, 1024)
 	v.count("SMs", c.SMs, math.MaxInt32)
+	v.count("Sharing", c.Sharing, math.MaxInt32)
 	v.bytes("HostBytes", c.HostBytes)
 	v.bytes("MappedBytes", c.MappedBytes)
 	v.bytes("DeviceBytes", c.DeviceBytes)
@@ -220,7 +229,7 @@ func (c *Config) Validate() error {
 	if err := c.Device.check(); err != nil {
 		v.check(false, "Device", "%v", err)
 	}
-	_, gpu := c.Device.ordinal()
+	gpu := c.Device.gpu()
 	_, known := c.access()
 	v.check(known || gpu && c.Reader == "mapped", "Reader", "%q is unknown here: \"ring\", \"direct\", \"uring\", on a GPU \"mapped\", or \"\"", c.Reader)
 	c.checkDecoder(v)
@@ -268,18 +277,13 @@ func (f *Field) validate(v *violations, at string, arrays int) {
 }
 
 func (d Device) check() error {
-	if _, gpu := d.ordinal(); gpu || d == "" || d == "cpu" {
+	if d.gpu() || d == "" || d == "cpu" {
 		return nil
 	}
-	return fmt.Errorf("%q is neither \"cpu\" nor \"cuda:N\"", string(d))
+	return fmt.Errorf("is %q: want \"cpu\", \"cuda:N\", \"GPU-<uuid>\" or \"MIG-<uuid>\"", string(d))
 }
 
-// ordinal is the number of the GPU; false for the CPU.
-func (d Device) ordinal() (int, bool) {
-	n, ok := strings.CutPrefix(string(d), "cuda:")
-	i, err := strconv.Atoi(n)
-	return i, ok && err == nil && i >= 0
-}
+func (d Device) gpu() bool { return cuda.IsName(string(d)) }
 
 // violations collects what is wrong with a config.
 type violations struct{ list []error }

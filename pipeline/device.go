@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"math"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,14 +30,15 @@ type device struct {
 	p       *Pipeline
 	gpu     *cuda.Device
 	module  *cuda.Module
-	kernel  struct{ assemble, decode cuda.Function }
-	grid    struct{ assemble, decode int } // most blocks of a launch
+	kernel  struct{ assemble, decode, gather cuda.Function }
+	grid    struct{ assemble, decode, gather int } // most blocks of a launch
+	gathers bool                                   // the driver has no batched copy
 	copies  *cuda.Stream
 	fetches *cuda.Stream
 	events  *eventPool
 	frames  *frames // nil without a library
 
-	pinning  sync.WaitGroup
+	node     int     // NUMA node next to the GPU, -1 where there is no choice
 	ring     *pinned // p.slabs
 	fetching sync.Mutex
 	bounce   []byte // pinned, for fetch; nil once closed
@@ -62,7 +64,7 @@ type device struct {
 
 // openDevice gets hold of the GPU: what is missing there is found before memory is
 // divided.
-func openDevice(p *Pipeline, ordinal int) (_ backend, err error) {
+func openDevice(p *Pipeline) (_ backend, err error) {
 	d := &device{p: p, todo: newQueue[unpackTask](), stop: make(chan struct{})}
 	defer func() {
 		if err != nil {
@@ -73,23 +75,15 @@ func openDevice(p *Pipeline, ordinal int) (_ backend, err error) {
 	if err != nil {
 		return nil, err
 	}
+	ordinal, err := driver.Find(string(p.cfg.Device))
+	if err != nil {
+		return nil, err
+	}
 	if d.gpu, err = driver.Open(ordinal); err != nil {
 		return nil, err
 	}
-	if d.module, err = d.gpu.LoadModule(kernels.Images()); err != nil {
-		return nil, err
-	}
-	for name, f := range map[string]*cuda.Function{
-		kernels.Assemble: &d.kernel.assemble, kernels.Decode: &d.kernel.decode,
-	} {
-		if *f, err = d.module.Function(name); err != nil {
-			return nil, err
-		}
-	}
-	if d.grid.assemble, err = d.blocks(d.kernel.assemble, kernels.AssembleBlock); err != nil {
-		return nil, err
-	}
-	if d.grid.decode, err = d.blocks(d.kernel.decode, kernels.DecodeBlock); err != nil {
+	d.node = memoryNode(os.DirFS("/sys"), d.gpu.Info().BusID)
+	if err := d.loadKernels(); err != nil {
 		return nil, err
 	}
 	for _, s := range []**cuda.Stream{&d.copies, &d.fetches} {
@@ -101,9 +95,35 @@ func openDevice(p *Pipeline, ordinal int) (_ backend, err error) {
 	return d, d.openFrames()
 }
 
+// loadKernels finds the kernels and how many blocks of each run at most.
+func (d *device) loadKernels() (err error) {
+	if d.module, err = d.gpu.LoadModule(kernels.Images()); err != nil {
+		return err
+	}
+	for _, k := range []struct {
+		name     string
+		threads  int
+		function *cuda.Function
+		grid     *int
+	}{
+		{kernels.Assemble, kernels.AssembleBlock, &d.kernel.assemble, &d.grid.assemble},
+		{kernels.Decode, kernels.DecodeBlock, &d.kernel.decode, &d.grid.decode},
+		{kernels.Gather, kernels.GatherBlock, &d.kernel.gather, &d.grid.gather},
+	} {
+		if *k.function, err = d.module.Function(k.name); err != nil {
+			return err
+		}
+		if *k.grid, err = d.blocks(*k.function, k.threads); err != nil {
+			return err
+		}
+	}
+	d.gathers, d.grid.gather = mustGather(d.gpu.Info()), min(d.grid.gather, gatherBlocks)
+	return nil
+}
+
 // blocks is the most blocks of a launch: where the config caps the multiprocessors,
-// the part of a wave in flight of those that run at once on so many; else one for each item, which the device hands out
-// better than the kernels' own loop would (assemble: 1.12 against 0.85 TB/s).
+// the part of a wave in flight of those that run at once on so many; else one for each
+// item, which the device hands out better than the kernels' own loop would (assemble: 1.12 against 0.85 TB/s).
 func (d *device) blocks(f cuda.Function, threads int) (int, error) {
 	if d.p.cfg.SMs == 0 {
 		return math.MaxInt32, nil
@@ -139,53 +159,15 @@ func (d *device) admit() {
 		d.parked = append(d.parked[:0], d.parked[1:]...)
 		n := len(d.idle)
 		w.stage, d.idle = d.idle[n-1], d.idle[:n-1]
-		w.undone.Store(d.assign(w) + 1)
+		w.undone.Store(d.decide(w) + 1)
 		for i := range w.chunks {
-			if w.chunks[i].unpackedAt >= 0 {
+			if w.chunks[i].route.by == byWorker {
 				d.todo.put(unpackTask{w, i})
 			}
 		}
 		d.unpacked(w)
 		d.submitted <- w // as many places as stages: it never waits
 	}
-}
-
-// assign says who decodes each chunk: a kernel or the library on the device, else
-// the host, for which the chunk gets a place in the stage. Where there is none, since
-// more frames were refused than anyone expects, it is left to the settler.
-func (d *device) assign(w *wave) (tasks int32) {
-	var at int64
-	frames, worth := 0, d.worthFrames(w)
-	for i := range w.chunks {
-		c := &w.chunks[i]
-		c.unpackedAt, c.decodes, c.travels, c.framed, c.left = -1, false, false, false, false
-		if c.err != nil || !c.encoded() {
-			continue
-		}
-		fits := c.source != fromSlab || w.slabBytes <= w.stage.encoded
-		if c.framed = worth && fits && d.framed(c, frames); c.framed {
-			frames++
-			continue
-		}
-		kernel := c.recipe.method != kernels.Host
-		switch {
-		case c.source != fromSlab:
-			c.left = !kernel
-		case kernel && fits:
-		case at+c.size > int64(len(w.stage.unpacked.mem)):
-			c.left = true
-		default: // the host's, as is all where the stored bytes do not fit the stage
-			c.unpackedAt = at
-			at += align(c.size)
-			tasks++
-		}
-	}
-	return tasks
-}
-
-// encoded reports whether the chunk comes to the wave to be decoded.
-func (c *waveChunk) encoded() bool {
-	return c.source == fromSlab || c.source == fromMapped || c.source == fromCompressed
 }
 
 // unpacked counts a task of the wave; with the last one it may be issued.
@@ -215,42 +197,15 @@ func (d *device) mappings(request func(*mapping)) *mappings {
 	return &mappings{gpu: d.gpu, limit: limit, list: map[mappingKey]*mapping{}, retired: map[*mapping]int64{}, bound: mappingsLeast, request: request, counts: &d.p.counts}
 }
 
-// fetchBytes is the pinned memory through which batches are fetched.
-const fetchBytes = 1 * mib
-
-// fetch copies memory of the device to the host and waits.
-func (d *device) fetch(dst []byte, src cuda.Ptr) error {
-	d.fetching.Lock()
-	defer d.fetching.Unlock()
-	if d.bounce == nil {
-		return nd.Errorf(nd.ErrClosed, "the pipeline is closed")
-	}
-	e, err := d.events.take()
-	if err != nil {
-		return err
-	}
-	defer d.events.put(e)
-	for len(dst) > 0 {
-		part := d.bounce[:min(len(dst), len(d.bounce))]
-		var c cuda.Commands
-		c.Copy(d.fetches, cuda.Address(part), src, int64(len(part)))
-		c.Record(d.fetches, e.Event)
-		if err := errors.Join(d.gpu.Run(&c), e.Wait()); err != nil {
-			return err
-		}
-		src += cuda.Ptr(copy(dst, part))
-		dst = dst[len(part):]
-	}
-	return nil
-}
-
 // free gives back what waves need. What batches need stays until the last Release.
 func (d *device) free() error {
 	var errs []error
+	stages := append(d.stages, d.mender)
+	errs = append(errs, d.drainStreams(stages))
 	if s := d.p.sched; s != nil {
 		errs = append(errs, s.mappings.close())
 	}
-	for _, s := range append(d.stages, d.mender) {
+	for _, s := range stages {
 		if s != nil {
 			errs = append(errs, s.free(d.gpu))
 		}
@@ -268,6 +223,27 @@ func (d *device) free() error {
 		errs = append(errs, d.p.slots.close())
 	} else {
 		errs = append(errs, d.freeLast())
+	}
+	return whole(errs)
+}
+
+// drainStreams waits for what a wave whose issue failed half-way has left on the
+// streams: its copies read memory that is about to go.
+func (d *device) drainStreams(stages []*stage) error {
+	streams := []*cuda.Stream{d.copies}
+	if d.frames != nil {
+		streams = append(streams, d.frames.stream)
+	}
+	for _, s := range stages {
+		if s != nil {
+			streams = append(streams, s.compute)
+		}
+	}
+	var errs []error
+	for _, s := range streams {
+		if s != nil {
+			errs = append(errs, s.Drain())
+		}
 	}
 	return whole(errs)
 }
@@ -323,7 +299,7 @@ func (d *device) unpackTasks() {
 		}
 		c := &t.wave.chunks[t.chunk]
 		packed := d.p.slabs[c.off : c.off+c.length]
-		if err := d.unpack(c, packed, t.wave.stage.unpacked.mem[c.unpackedAt:c.unpackedAt+c.size], scratch); err != nil {
+		if err := d.unpack(c, packed, t.wave.stage.unpacked.mem[c.route.unpacked:][:c.size], scratch); err != nil {
 			t.wave.fail(t.chunk, err)
 		}
 		d.unpacked(t.wave)

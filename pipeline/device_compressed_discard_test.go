@@ -15,7 +15,7 @@ func TestRetiringAFormedWaveKeepsStoredBytes(t *testing.T) {
 	if c.find(key, o, 100) != p {
 		t.Fatal("not kept")
 	}
-	// scheduler.discard retires the formed wave, whose chunk has neither decodes nor framed.
+	// scheduler.discard retires the formed wave, whose chunk has no route yet.
 	w := &wave{chunks: []waveChunk{{source: fromCompressed, stays: p, firstJob: -1}}}
 	s := &scheduler{compressed: c}
 	s.retire(w)

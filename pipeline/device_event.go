@@ -36,6 +36,13 @@ func (p *eventPool) record(stream uintptr) (*pooledEvent, error) {
 	return e, nil
 }
 
+// forgo gives an event back that nobody will wait for.
+func forgo(after Event) {
+	if e, ok := after.(*pooledEvent); ok {
+		e.pool.put(e)
+	}
+}
+
 func (p *eventPool) take() (*pooledEvent, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -54,3 +54,28 @@ func TestFrameLargerThanTheStage(t *testing.T) {
 	}
 	release(t, b)
 }
+
+// The library gets no frame that is longer than an encoder makes it: to look into one
+// of nothing but empty blocks would keep a reader busy for as long as the frame is.
+func TestLongFramesAreNotLookedInto(t *testing.T) {
+	c := newCube(t)
+	withLibrary(t, &c.cfg)
+	p, err := Open(t.Context(), c.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()                                     //nolint:errcheck // the test is about what came before
+	frame := []byte{0x28, 0xB5, 0x2F, 0xFD, 0x20, 0x10} // one segment, 16 bytes of content
+	block := append([]byte{16<<3 | 1, 0, 0}, make([]byte, 16)...)
+	d := p.backend.(*device)
+	for _, empty := range []int{0, 300, 10_000} { // blocks before the last
+		long := append(append(frame[:6:6], make([]byte, 3*empty)...), block...)
+		copy(p.slabs, long)
+		w := &wave{loose: []int32{0}, chunks: []waveChunk{{recipe: &recipe{frames: true}, size: 16, length: int64(len(long))}}}
+		d.frames.largest = 16
+		d.look(w, &read{first: 0, last: 1})
+		if got, want := w.chunks[0].sound, int64(len(long)) <= longestFrame(16); got != want {
+			t.Errorf("%d empty blocks: sound %v, want %v", empty, got, want)
+		}
+	}
+}

@@ -102,36 +102,51 @@ func (f *frames) free() error {
 // about 0.4 ms for one of 256 KiB.
 const framesLeast = 16
 
-func (d *device) worthFrames(w *wave) bool {
+// framesOf is how many frames of the wave the library may have: none where they are
+// not worth a call. loose says that there are some in the slab, which must be aligned
+// and so come one by one.
+func (d *device) framesOf(w *wave, fits bool) (most int, loose bool) {
 	if d.frames == nil {
-		return false
+		return 0, false
 	}
-	n := 0
+	read, kept := 0, 0
 	for i := range w.chunks {
-		c := &w.chunks[i]
-		if c.recipe == nil || !c.recipe.frames {
-			continue
-		}
-		if c.source == fromCompressed {
-			return true // the host does not have its bytes
-		}
-		if c.source == fromSlab {
-			n++
+		if c := &w.chunks[i]; d.frames.takes(c) && c.source == fromCompressed {
+			kept++
+		} else if c.sound && fits {
+			read++
 		}
 	}
-	return n >= d.frames.least
+	if kept == 0 && read < d.frames.least {
+		return 0, false
+	}
+	return d.frames.chunks, read > 0
 }
 
-// framed reports whether the library decodes the chunk: n are in its wave already.
-func (d *device) framed(c *waveChunk, n int) bool {
-	if !c.recipe.frames || n >= d.frames.chunks || c.size > d.frames.largest {
-		return false
-	}
-	if c.source == fromCompressed { // it was looked at when it came
-		return true
-	}
-	return c.source == fromSlab && nvcomp.CheckZstd(d.p.slabs[c.off:c.off+c.length], c.size) == nil
+// takes reports whether the library decodes the chunk. Bytes that are kept are those
+// that it has decoded before; the host does not have them.
+func (f *frames) takes(c *waveChunk) bool {
+	return c.sound || c.source == fromCompressed && c.recipe.frames && c.size <= f.largest
 }
+
+// look finds the frames among the chunks of a read that the library may have. A frame
+// that is longer than an encoder makes it is not looked into: it may be millions of
+// empty blocks.
+func (d *device) look(w *wave, r *read) {
+	f := d.frames
+	if f == nil {
+		return
+	}
+	for _, i := range w.loose[r.first:r.last] {
+		c := &w.chunks[i]
+		c.sound = c.err == nil && c.recipe.frames && c.size <= f.largest && c.length <= longestFrame(c.size) &&
+			nvcomp.CheckZstd(d.p.slabs[c.off:c.off+c.length], c.size) == nil
+	}
+}
+
+// longestFrame is libzstd's promise for what decodes to size bytes (ZSTD_compressBound),
+// and a little for those of other encoders.
+func longestFrame(size int64) int64 { return size + size/256 + 1024 }
 
 func (l *frameList) reset() {
 	l.chunks = l.chunks[:0]
@@ -196,7 +211,6 @@ func (l *frameList) failed(w *wave) (list []int32) {
 
 // checkDecoder is about the name alone; whether the library is there shows at Open.
 func (c *Config) checkDecoder(v *violations) {
-	_, gpu := c.Device.ordinal()
 	_, framed := c.decoderPath()
-	v.check(c.Decoder == "" || gpu && framed, "Decoder", "%q is unknown here: \"\", or on a GPU \"nvcomp\" or \"nvcomp=PATH\"", c.Decoder)
+	v.check(c.Decoder == "" || c.Device.gpu() && framed, "Decoder", "%q is unknown here: \"\", or on a GPU \"nvcomp\" or \"nvcomp=PATH\"", c.Decoder)
 }

@@ -70,13 +70,14 @@ func (d *device) issue(w *wave) error {
 }
 
 // awaitPinned waits for the memory that the wave is copied from, soon after Open.
-func (d *device) awaitPinned(w *wave) (err error) {
-	if w.slabBytes > 0 {
-		if _, err = d.ring.address(); err == nil {
-			_, err = w.stage.unpacked.address()
-		}
+func (d *device) awaitPinned(w *wave) error {
+	if w.slabBytes == 0 {
+		return nil
 	}
-	return err
+	if err := d.ring.wait(); err != nil {
+		return err
+	}
+	return w.stage.unpacked.wait()
 }
 
 func (s *stage) begin() {
@@ -93,88 +94,75 @@ func (s *stage) begin() {
 func (d *device) locate(w *wave) {
 	s := w.stage
 	s.order = s.order[:0]
-	loose := slices.ContainsFunc(w.chunks, func(c waveChunk) bool { return c.framed && c.source == fromSlab })
-	var out int64
+	in := int64(0) // of the stage's room for stored bytes
 	for i := range w.chunks {
 		c := &w.chunks[i]
-		if c.source == fromCache {
+		c.at = s.out + cuda.Ptr(c.route.room)
+		if c.keep || c.source == fromCache {
 			c.at = d.decoded + cuda.Ptr(c.blockOff)
 		}
-		if c.err != nil || !c.encoded() {
+		if c.err != nil {
 			continue
 		}
-		c.room = out
-		c.at = s.out + cuda.Ptr(out)
-		if c.keep {
-			c.at = d.decoded + cuda.Ptr(c.blockOff)
-		}
-		switch {
-		case c.left:
-		case c.unpackedAt >= 0:
-			s.addPiece(c.at, cuda.Address(s.unpacked.mem[c.unpackedAt:]), c.size)
-		case c.recipe.method == kernels.Copy && c.keep:
-			s.addPiece(c.at, d.stored(c), c.length)
-		case c.source != fromSlab || c.stays != nil || loose:
+		switch c.route.comes {
+		case withRead:
+			in = align(w.slabBytes)
+			s.addChunk(int32(i), c, s.in+cuda.Ptr(c.off-w.slabOff))
+		case alone:
 			s.order = append(s.order, int32(i))
-		default: // it goes with its read
-			c.travels = true
-			s.addChunk(uint32(i), c, s.in+cuda.Ptr(c.off-w.slabOff))
+		case straight:
+			if c.route.by == byWorker {
+				s.addPiece(c.at, s.unpacked.mem, c.route.unpacked, c.size)
+			} else {
+				s.addPiece(c.at, d.memoryOf(c), c.off, c.size)
+			}
+		case before:
+			s.addChunk(int32(i), c, d.stored(c))
 		}
-		out += align(c.size)
 	}
-	d.locateLoose(w)
+	d.locateAlone(w, in)
 }
 
-// locateLoose has chunks copied one by one: those of mappings, in the order of the
-// files, where neighbours are one piece, and aligned as they are there; and all of a
-// wave with frames, which must be aligned.
-func (d *device) locateLoose(w *wave) {
+// locateAlone has chunks copied one by one, to in and on: in the order of the files,
+// where neighbours are one piece, and aligned as they are there, or as the library
+// wants it.
+func (d *device) locateAlone(w *wave, in int64) {
 	s := w.stage
 	slices.SortFunc(s.order, func(a, b int32) int { return cmp.Compare(d.stored(&w.chunks[a]), d.stored(&w.chunks[b])) })
-	in := int64(0)
-	if slices.ContainsFunc(w.chunks, func(c waveChunk) bool { return c.travels }) {
-		in = align(w.slabBytes)
-	}
 	for _, i := range s.order {
 		c := &w.chunks[i]
-		at, stored := cuda.Ptr(0), d.stored(c)
-		switch {
-		case c.source == fromCompressed:
-			at = stored
-		case c.stays != nil:
+		var at cuda.Ptr
+		if c.stays != nil {
 			at = d.compressed + cuda.Ptr(c.stays.off)
-			s.addPiece(at, stored, c.length)
-		default:
-			if c.framed {
+		} else {
+			if c.route.by == byLibrary {
 				in = (in + frameGrain - 1) &^ (frameGrain - 1)
 			} else {
-				in += (int64(stored) - in) & 15
+				in += (int64(d.stored(c)) - in) & 15
 			}
 			at = s.in + cuda.Ptr(in)
 			in += c.length
-			s.addPiece(at, stored, c.length)
 		}
-		if c.framed {
-			s.frames.add(i, c, at)
-		} else {
-			s.addChunk(uint32(i), c, at)
-		}
+		s.addPiece(at, d.memoryOf(c), c.off, c.length)
+		s.addChunk(i, c, at)
 	}
 }
 
-// addChunk has the chunk decoded from where its bytes will lie; elements that need
-// no decoding are used from there, if they are aligned.
-func (s *stage) addChunk(i uint32, c *waveChunk, at cuda.Ptr) {
-	if c.recipe.method == kernels.Copy && at%cuda.Ptr(c.recipe.elem.Word()) == 0 {
+// addChunk has the chunk decoded from where its bytes will lie; elements that are
+// stored as they are will be used from there.
+func (s *stage) addChunk(i int32, c *waveChunk, at cuda.Ptr) {
+	switch c.route.by {
+	case byLibrary:
+		s.frames.add(i, c, at)
+	case byKernel:
+		s.chunks = kernels.Chunk{
+			Src: uint64(at), Dst: uint64(c.at), Scratch: uint64(s.scratch) + uint64(c.route.room),
+			SrcBytes: uint32(c.length), DstBytes: uint32(c.size), Status: uint32(i),
+			Method: c.recipe.method, Typesize: c.recipe.apart,
+		}.Append(s.chunks)
+	default:
 		c.at = at
-		return
 	}
-	s.chunks = kernels.Chunk{
-		Src: uint64(at), Dst: uint64(c.at), Scratch: uint64(s.scratch) + uint64(c.room),
-		SrcBytes: uint32(c.length), DstBytes: uint32(c.size), Status: i,
-		Method: c.recipe.method, Typesize: c.recipe.apart,
-	}.Append(s.chunks)
-	c.decodes = true
 }
 
 // bringReads copies what the device needs of each read in one piece.
@@ -184,32 +172,40 @@ func (d *device) bringReads(w *wave) {
 		r := &w.reads[i]
 		first, last := int64(math.MaxInt64), int64(0)
 		for _, k := range w.loose[r.first:r.last] {
-			if c := &w.chunks[k]; c.travels {
+			if c := &w.chunks[k]; c.route.comes == withRead {
 				first, last = min(first, c.off), max(last, c.off+c.length)
 			}
 		}
 		if first < last {
-			s.addPiece(s.in+cuda.Ptr(first-w.slabOff), cuda.Address(d.p.slabs)+cuda.Ptr(first), last-first)
+			s.addPiece(s.in+cuda.Ptr(first-w.slabOff), d.p.slabs, first, last-first)
 		}
 	}
 }
 
 // stored is where the encoded bytes of a chunk lie, on the host or on the device.
 func (d *device) stored(c *waveChunk) cuda.Ptr {
-	switch c.source {
-	case fromMapped:
-		return cuda.Address(c.mapping.mem) + cuda.Ptr(c.off)
-	case fromCompressed:
+	if c.source == fromCompressed {
 		return d.compressed + cuda.Ptr(c.off)
 	}
-	return cuda.Address(d.p.slabs) + cuda.Ptr(c.off)
+	return cuda.Address(d.memoryOf(c)) + cuda.Ptr(c.off)
 }
 
-// addPiece joins pieces that are neighbours on both sides: a large copy runs faster
-// than small ones.
-func (s *stage) addPiece(dst, src cuda.Ptr, n int64) {
+// memoryOf is the host's memory that the encoded bytes of a chunk lie in, at its off.
+func (d *device) memoryOf(c *waveChunk) []byte {
+	if c.source == fromMapped {
+		return c.mapping.mem
+	}
+	return d.p.slabs
+}
+
+// addPiece has n bytes of registered memory copied. It joins pieces that are
+// neighbours on both sides, for a large copy runs faster than small ones, but not
+// across memory that was registered apart: the driver refuses that.
+func (s *stage) addPiece(dst cuda.Ptr, from []byte, off, n int64) {
 	s.brought += n
-	if k := len(s.pieces); k > 0 {
+	memory, src := s.pieceOf, cuda.Address(from[off:])
+	s.pieceOf = cuda.Address(from)
+	if k := len(s.pieces); k > 0 && s.pieceOf == memory {
 		last := &s.pieces[k-1]
 		if end := cuda.Ptr(last.N); dst == last.Dst+end && src == last.Src+end {
 			last.N += uint64(n)
@@ -224,7 +220,11 @@ func (s *stage) bring(d *device) {
 	if len(s.chunks) > 0 {
 		s.commands.Copy(d.copies, s.chunksAt, cuda.Address(s.chunks), int64(len(s.chunks)))
 	}
-	s.commands.CopyBatch(d.copies, s.pieces)
+	pieces := s.pieces
+	if d.gathers {
+		pieces = s.gather(d)
+	}
+	s.commands.CopyBatch(d.copies, pieces)
 	s.commands.Record(d.copies, s.copied)
 	s.commands.Await(s.compute, s.copied)
 }
@@ -279,7 +279,7 @@ func (s *stage) flush(d *device) error {
 // addJobs adds the tiles of a chunk's jobs.
 func (d *device) addJobs(s *stage, w *wave, i int32) {
 	c := &w.chunks[i]
-	if c.err != nil || c.left {
+	if c.err != nil || c.route.by == bySettler {
 		return // the samples fail, or the settler places it
 	}
 	for k := c.firstJob; k >= 0; k = w.jobs[k].next {
@@ -290,7 +290,7 @@ func (d *device) addJobs(s *stage, w *wave, i int32) {
 			base, stride = fillTile(f.dtype, j.conv.fill), nil
 		} else {
 			base.Src = uint64(c.at) - uint64(c.skip)
-			if c.decodes {
+			if c.route.by == byKernel {
 				base.Chunk = uint32(i)
 			}
 		}

@@ -51,7 +51,7 @@ func (d *device) divide() error {
 	}
 	stages := d.stageBytes(wave)
 	if stages > rest {
-		return nd.Errorf(nd.ErrBudget, "DeviceBytes %d is too little: %d slots of %d bytes, the least for %d waves of chunks of %d, %d, CompressedBytes %d and DecodedBytes %d need %d; raise it, or lower Slots or BatchSize",
+		return nd.Errorf(nd.ErrBudget, "DeviceBytes %d is too little: %d slots of %d bytes, the least for %d waves of chunks of %d, %d, CompressedBytes %d and DecodedBytes %d need %d; raise it, or lower Slots, BatchSize, CompressedBytes or DecodedBytes",
 			budget, c.Slots, l.slot, deviceWaves, l.chunk, stages, c.CompressedBytes, c.DecodedBytes, budget-rest+stages)
 	}
 	switch {
@@ -78,12 +78,16 @@ func (d *device) budget() (int64, error) {
 	}
 	budget := d.p.cfg.DeviceBytes
 	if budget == 0 {
-		return min(free/deviceShare, deviceMost), nil
+		return defaultBudget(free, d.p.cfg.Sharing), nil
 	}
 	if budget > free {
 		return 0, nd.Errorf(nd.ErrBudget, "DeviceBytes is %d, but %d of the %d bytes of the GPU are free: lower it, or end what uses the GPU", budget, free, total)
 	}
 	return budget, nil
+}
+
+func defaultBudget(free int64, sharing int) int64 {
+	return min(free/deviceShare, deviceMost) / int64(max(1, sharing))
 }
 
 // fitWave finds the largest wave whose stages fit rest, or half of it where a cache
@@ -205,11 +209,18 @@ func (g deviceSlots) alloc(n int64) (*slot, error) {
 	return &slot{addr: addr, bytes: align(n)}, err
 }
 
-func (g deviceSlots) free(s *slot) error {
-	if m, ok := g.d.p.cfg.BatchMemory.(DeviceMemory); ok {
-		m.Freed(s)
+func (g deviceSlots) free(s *slot) error { return g.d.gpu.Free(s.addr) }
+
+func (g deviceSlots) recall(list []*slot) {
+	m, ok := g.d.p.cfg.BatchMemory.(DeviceMemory)
+	if !ok || len(list) == 0 {
+		return
 	}
-	return g.d.gpu.Free(s.addr)
+	allocations := make([]any, len(list))
+	for i, s := range list {
+		allocations[i] = s
+	}
+	m.Recall(allocations)
 }
 
 func (g deviceSlots) done() error { return g.d.freeLast() }

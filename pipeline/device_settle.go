@@ -75,11 +75,11 @@ func (d *device) settle(w *wave, scratch *codec.Scratch) error {
 // settleStored is about a chunk that the wave decoded, or left to the settler.
 func (d *device) settleStored(w *wave, i int32, scratch *codec.Scratch) error {
 	c := &w.chunks[i]
-	if c.err == nil && (c.left || c.decodes && w.stage.statusOf(int(i)) != kernels.OK) {
+	if c.err == nil && (c.route.by == bySettler || c.route.by == byKernel && w.stage.statusOf(int(i)) != kernels.OK) {
 		if err := d.mend(w, i, scratch); err != nil {
 			return err
 		}
-	} else if c.decodes || c.framed {
+	} else if c.route.onDevice() {
 		d.p.counts.decode.add(1, 0, c.length, c.size)
 	}
 	if c.keep {
@@ -115,7 +115,7 @@ func (d *device) settleCached(w *wave, i int32) error {
 func (d *device) mend(w *wave, i int32, scratch *codec.Scratch) error {
 	c := &w.chunks[i]
 	s := d.mender
-	c.left, c.decodes, c.framed = false, false, false // it was not the device's to decode
+	c.route.by = byNobody // it will be decoded, and was not the device's to decode
 	packed, err := d.encodedBytesOf(c)
 	if err == nil {
 		err = d.unpack(c, packed, s.unpacked.mem[:c.size], scratch)
@@ -125,11 +125,10 @@ func (d *device) mend(w *wave, i int32, scratch *codec.Scratch) error {
 		return nil
 	}
 	s.begin()
-	from, err := s.unpacked.address()
-	if err != nil {
+	if err := s.unpacked.wait(); err != nil {
 		return err
 	}
-	s.addPiece(c.at, from, c.size)
+	s.addPiece(c.at, s.unpacked.mem, 0, c.size)
 	s.bring(d)
 	if err := d.runAgain(w, i); err != nil {
 		return err

@@ -329,7 +329,7 @@ func TestPipelinesBesideEachOther(t *testing.T) {
 	c := newCube(t)
 	fake := onFake(t, &c.cfg)
 	var running sync.WaitGroup
-	for i, device := range []Device{"cuda:0", "cuda:0", "cuda:1"} {
+	for i, device := range []Device{"cuda:0", "GPU-0100", "cuda:1"} {
 		cfg := c.cfg
 		cfg.Device = device
 		p, err := Open(t.Context(), cfg)
@@ -394,14 +394,20 @@ func outcome(t *testing.T, cfg Config, samples []sampler.Sample) (parts []string
 // mappedCase is a pipeline over files of the page cache that has come to map them.
 func mappedCase(t *testing.T, codec string) (p *Pipeline, a *testArray, root string) {
 	t.Helper()
-	r := rand.New(rand.NewPCG(5, 6))
-	a = makeArray(t, r, layout{shape: []int64{64, 64}, chunk: []int64{8, 8}, shard: []int64{32, 32}, dtype: nd.U16, codec: codec})
+	l := layout{shape: []int64{64, 64}, chunk: []int64{8, 8}, shard: []int64{32, 32}, dtype: nd.U16, codec: codec}
+	return mapAll(t, l, 4, func(cfg *Config) { onFake(t, cfg) })
+}
+
+// mapAll is mappedCase for an array of so many files, on a device of the caller's.
+func mapAll(t *testing.T, l layout, files int, device func(*Config)) (p *Pipeline, a *testArray, root string) {
+	t.Helper()
+	a = makeArray(t, rand.New(rand.NewPCG(5, 6)), l)
 	root = a.onDisk(t)
 	cfg := Config{
-		Arrays: []ArrayRef{{URI: root}}, BatchSize: 4, Reuse: ReuseNone, Reader: "mapped", MappedBytes: 4 * mapWindow, OnError: Skip,
+		Arrays: []ArrayRef{{URI: root}}, BatchSize: 4, Reuse: ReuseNone, Reader: "mapped", MappedBytes: int64(files) * mapWindow, OnError: Skip,
 		Fields: []Field{{Name: "x", Shape: []int{16, 16}, DType: nd.U16}},
 	}
-	onFake(t, &cfg)
+	device(&cfg)
 	p, err := Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -413,7 +419,7 @@ func mappedCase(t *testing.T, codec string) (p *Pipeline, a *testArray, root str
 	})
 	for range 200 { // until every shard is mapped: readers do that on the side
 		p.corners(t, a, nil)
-		if n := p.Stats().MappedBytes; n > 0 && p.sched.mappings.settled(4) {
+		if n := p.Stats().MappedBytes; n > 0 && p.sched.mappings.settled(files) {
 			return p, a, root
 		}
 	}
@@ -533,7 +539,8 @@ func TestLostDevice(t *testing.T) {
 
 func push4(p *Pipeline) { _ = p.Push(context.Background(), grid(4)...) }
 
-// Whatever happens at Open, nothing is held afterwards: each driver call fails once.
+// Whatever happens at Open, nothing is held afterwards, nor given back twice: each driver
+// call fails once, and that is all that the error tells.
 func TestOpenGivesEverythingBack(t *testing.T) {
 	for _, entry := range []string{"cuDevicePrimaryCtxRetain", "cuModuleLoadDataEx", "cuModuleGetFunction", "cuStreamCreateWithPriority", "cuMemAlloc", "cuMemHostAlloc", "cuEventCreate"} {
 		for nth := 1; ; nth++ {
@@ -546,6 +553,8 @@ func TestOpenGivesEverythingBack(t *testing.T) {
 					t.Errorf("%s was not called, or its failure not seen", entry)
 				}
 				p.Close() //nolint:errcheck // it is the count below that tells
+			} else if !errors.Is(err, nd.ErrBudget) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s fails the %d. time: %v", entry, nth, err)
 			}
 			if live := fake.Live(); live != (cudatest.Live{}) {
 				t.Fatalf("%s fails the %d. time: %+v is held (%v)", entry, nth, live, err)

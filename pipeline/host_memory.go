@@ -108,3 +108,17 @@ func (h *host) free() error {
 	h.p.slabs, h.decoded = nil, nil
 	return errors.Join(errs...)
 }
+
+// Batches on the host: what place asks for.
+
+func (h *host) ordinal() (int, bool)                 { return 0, false }
+func (h *host) mark(uintptr) (Event, error)          { return nil, nil }
+func (h *host) drain() error                         { return nil }
+func (h *host) export(*slot) (Exported, bool, error) { return Exported{}, false, nil }
+
+func (h *host) copyOut(dst []byte, s *slot, offset int) error {
+	copy(dst, s.mem[offset:])
+	return nil
+}
+
+func (h *host) mappings(func(*mapping)) *mappings { return nil }

@@ -134,9 +134,9 @@ func (p *Pipeline) leftNothing(t *testing.T, seed uint64) {
 	if s.slabs.used != 0 || s.inflight != 0 || s.loading != 0 {
 		t.Errorf("seed %d: %d bytes of the ring, %d waves, %d objects under way", seed, s.slabs.used, s.inflight, s.loading)
 	}
-	for key, e := range s.table.entries {
+	for e := range s.table.all() {
 		if e.head != nil || e.pins != 0 || e.block == 0 {
-			t.Errorf("seed %d: chunk %v is kept with uses, %d pins or no block %d", seed, key, e.pins, e.block)
+			t.Errorf("seed %d: chunk %v is kept with uses, %d pins or no block %d", seed, e.key, e.pins, e.block)
 		}
 	}
 	spare := map[*entry]bool{}

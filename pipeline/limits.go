@@ -46,7 +46,7 @@ func (c *Config) setDefaults() {
 			*field = value
 		}
 	}
-	if _, gpu := c.Device.ordinal(); gpu {
+	if c.Device.gpu() {
 		set(&c.Readers, min(max(4, runtime.GOMAXPROCS(0)), 16))
 	}
 	set(&c.Readers, 4)

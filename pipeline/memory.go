@@ -11,11 +11,12 @@ type Memory interface {
 }
 
 // DeviceMemory is a Memory whose owner lends memory of batches on a GPU to other
-// processes: Freed tells that an allocation that Batch.Export gave is about to go. It
-// must not call the pipeline.
+// processes. Recall is told what is about to be freed, of which Batch.Export may have
+// given some, and returns when no other process has it open: CUDA leaves undefined
+// what a mapping shows after that. It must not call the pipeline.
 type DeviceMemory interface {
 	Memory
-	Freed(allocation any)
+	Recall(allocations []any)
 }
 
 // Exported is what another process needs to see a batch on a GPU.

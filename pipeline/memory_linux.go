@@ -15,7 +15,7 @@ func allocate(n int64) ([]byte, error) {
 	}
 	mem, err := syscall.Mmap(-1, 0, int(n), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
-		return nil, nd.Errorf(nd.ErrBudget, "cannot take %d bytes of host memory: %w", n, err)
+		return nil, nd.Errorf(nd.ErrBudget, "cannot take %d bytes of host memory: %w; lower batch_size, slots or workers", n, err)
 	}
 	// Large pages are a matter of speed alone: a kernel without them may refuse.
 	_ = syscall.Madvise(mem, syscall.MADV_HUGEPAGE)

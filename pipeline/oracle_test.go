@@ -218,15 +218,16 @@ func checkIdle(t *testing.T, p *Pipeline) {
 	if p.inbox.room != p.cfg.room() {
 		t.Fatalf("%d of %d samples of look-ahead came back", p.inbox.room, p.cfg.room())
 	}
-	kept := int64(0)
-	for _, e := range s.table.entries {
+	kept, entries := int64(0), 0
+	for e := range s.table.all() {
+		entries++
 		if e.pins != 0 || e.head != nil || e.block == 0 {
 			t.Fatalf("chunk %+v: %d pins, next use %v, block %d", e.key, e.pins, e.head, e.block)
 		}
 		kept += s.table.arena.blocks[e.block].size
 	}
-	if kept != s.table.arena.used || len(s.table.victims) != len(s.table.entries) {
-		t.Fatalf("%d bytes used by %d bytes of %d chunks", s.table.arena.used, kept, len(s.table.entries))
+	if kept != s.table.arena.used || len(s.table.victims) != entries {
+		t.Fatalf("%d bytes used by %d bytes of %d chunks", s.table.arena.used, kept, entries)
 	}
 	if kept != 0 && p.cfg.Reuse != ReuseCache {
 		t.Fatalf("%s keeps %d bytes without need", p.cfg.Reuse, kept)

@@ -55,6 +55,16 @@ func Open(ctx context.Context, cfg Config) (*Pipeline, error) {
 		return nil, err
 	}
 	cfg.setDefaults()
+	p, err := open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	p.start()
+	return p, nil
+}
+
+// open takes everything that a pipeline needs but goroutines.
+func open(ctx context.Context, cfg Config) (*Pipeline, error) {
 	p := &Pipeline{cfg: cfg, files: store.NewDescriptors(0)}
 	for _, step := range []func() error{
 		func() error { return p.openArrays(ctx) },
@@ -67,27 +77,24 @@ func Open(ctx context.Context, cfg Config) (*Pipeline, error) {
 			return nil, errors.Join(err, p.free())
 		}
 	}
-	p.start()
-	return p, nil
-}
-
-// start starts every goroutine of the pipeline; scheduler.stop ends them.
-func (p *Pipeline) start() {
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.inbox = newInbox(p.cfg.room())
 	p.out = newOutlet()
 	p.tasks = newQueue[task]()
 	s := &scheduler{p: p, table: newTable(p.cfg.Reuse, p.limits.decoded, &p.counts), slabs: newArena(int64(len(p.slabs)))}
 	s.locator = newLocator(p.limits.index, &p.counts, s.request)
-	if d, ok := p.backend.(*device); ok {
-		s.mappings, s.compressed = d.mappings(s.requestMapping), newCompressed(p.limits.compressed, &p.counts)
-	}
+	s.mappings, s.compressed = p.backend.mappings(s.requestMapping), newCompressed(p.limits.compressed, &p.counts)
 	p.sched = s
+	return p, nil
+}
+
+// start starts every goroutine of the pipeline; scheduler.stop ends them.
+func (p *Pipeline) start() {
 	for range p.cfg.Readers {
 		p.running.Go(p.readTasks)
 	}
 	p.backend.start()
-	p.running.Go(s.run)
+	p.running.Go(p.sched.run)
 }
 
 // Arrays are the metadata of the arrays: those of Config.Arrays, then those that

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -658,6 +659,12 @@ func TestImpossibleSizes(t *testing.T) {
 	cfg := Config{Arrays: []ArrayRef{{Store: st}}, Fields: []Field{{Name: "x", Shape: []int{1}}}, BatchSize: 1}
 	if _, err := Open(t.Context(), cfg); !errors.Is(err, nd.ErrUnsupported) || !strings.Contains(err.Error(), "index") {
 		t.Errorf("an index of 2^36 bytes: %v", err)
+	}
+	// Beside two batches it would wrap, and there be room for no sample.
+	c = newCube(t)
+	c.cfg.Lookahead = math.MaxInt
+	if _, err := Open(t.Context(), c.cfg); !errors.Is(err, nd.ErrConfig) || !strings.Contains(err.Error(), "Lookahead") {
+		t.Errorf("a look-ahead of 2^63 samples: %v", err)
 	}
 }
 

@@ -73,18 +73,25 @@ func drain(b *testing.B, p *Pipeline) {
 }
 
 // Planning and dispatching a batch of damacy's default geometry, all of it in a
-// quarter of the extents: 128 crops, 44 chunks each, over 8 arrays. Everything is
-// decoded already, so that the figure is the scheduler's; the aim is 3 ms a batch.
+// quarter of the extents: 128 crops, 44 chunks each, over 8 arrays. Under cache
+// everything is decoded already; else chunks are found in files, on a GPU in mapped
+// ones. The figure is the scheduler's; the aim is 3 ms a batch.
 func BenchmarkPlanBatch(b *testing.B) {
+	for _, reuse := range []Reuse{ReuseCache, ReuseWindow, ReuseBatch} {
+		b.Run(reuse.String(), func(b *testing.B) { planBatch(b, reuse) })
+	}
+}
+
+func planBatch(b *testing.B, reuse Reuse) {
 	r := rand.New(rand.NewPCG(1, 1))
 	cfg := Config{
-		BatchSize: 128, Lookahead: 512, Reuse: ReuseCache, DecodedBytes: 64 * mib,
+		BatchSize: 128, Lookahead: 512, Reuse: reuse, DecodedBytes: 64 * mib,
 		Fields: []Field{{Name: "x", Shape: []int{32, 32, 32}, DType: nd.U8}},
 	}
 	l := layout{shape: []int64{128, 128, 128}, chunk: []int64{8, 16, 16}, shard: []int64{64, 64, 128}, dtype: nd.U8}
-	a := makeArray(b, r, l)
+	root := makeArray(b, r, l).onDisk(b)
 	for range 8 {
-		cfg.Arrays = append(cfg.Arrays, ArrayRef{URI: "a", Store: a.stored("a")})
+		cfg.Arrays = append(cfg.Arrays, ArrayRef{URI: root})
 	}
 	p := mustOpen(b, cfg)
 	samples := make([]sampler.Sample, 1280)

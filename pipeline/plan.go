@@ -58,6 +58,7 @@ type plan struct {
 	chunks []plannedChunk
 	jobs   []job
 	axes   []axis
+	padded bool // some jobs have no chunk
 	pieces [maxRank][]piece
 	inside [maxRank]span32
 }
@@ -76,7 +77,7 @@ type piece struct {
 const maxJobs = 1 << 20
 
 func (p *plan) reset() {
-	p.chunks, p.jobs, p.axes = p.chunks[:0], p.jobs[:0], p.axes[:0]
+	p.chunks, p.jobs, p.axes, p.padded = p.chunks[:0], p.jobs[:0], p.axes[:0], false
 }
 
 // add plans one crop for one field. A box that leaves the array without padding
@@ -206,6 +207,7 @@ func (p *plan) addPadding(field int32, f *fieldLayout, rank int) {
 			if out.start == out.stop {
 				continue
 			}
+			p.padded = true
 			at := int32(len(p.axes))
 			for b := range rank {
 				s := span32{0, int32(f.crop[b])}

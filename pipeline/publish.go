@@ -92,8 +92,7 @@ func (s *scheduler) fillBad(w *wave, b *batchState) {
 
 // emit turns a finished batch into what Next returns.
 func (s *scheduler) emit(b *batchState) {
-	out := &Batch{seq: b.seq, meta: b.meta, fields: s.p.fields, slot: b.slot, free: s.p.releaseSlot}
-	out.device, _ = s.p.backend.(*device)
+	out := &Batch{seq: b.seq, meta: b.meta, fields: s.p.fields, slot: b.slot, place: s.p.backend, free: s.p.releaseSlot}
 	failed := s.failures(b)
 	if len(failed) > 0 && s.p.cfg.OnError == Raise {
 		s.giveSlot(b)

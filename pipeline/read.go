@@ -107,7 +107,9 @@ func (p *Pipeline) readTasks() {
 			p.inbox.putMapping(t.mapping)
 			continue
 		}
-		p.fetch(t.wave, &t.wave.reads[t.read])
+		r := &t.wave.reads[t.read]
+		p.fetch(t.wave, r)
+		p.backend.look(t.wave, r)
 		if t.wave.unread.Add(-1) == 0 {
 			p.inbox.putRead(t.wave)
 		}

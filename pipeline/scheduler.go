@@ -41,6 +41,7 @@ type sampleState struct {
 	waiting int // objects that are not located yet
 	next    int // first use that is not in a wave
 	begun   bool
+	padded  bool // some jobs need no chunk
 	err     error
 }
 
@@ -182,10 +183,12 @@ func (s *scheduler) prepare(x *sampleState) {
 	}
 	x.jobs = append(x.jobs[:0], s.plan.jobs...)
 	x.axes = append(x.axes[:0], s.plan.axes...)
+	x.padded = s.plan.padded
 	x.uses = x.uses[:0]
 	for i := range s.plan.chunks {
 		s.addUse(x, &s.plan.chunks[i])
 	}
+	s.p.counts.uses.Add(int64(len(x.uses)))
 	for i := range x.uses {
 		s.table.add(&x.uses[i])
 	}
@@ -205,7 +208,6 @@ func (s *scheduler) addUse(x *sampleState, c *plannedChunk) {
 	e.owner, e.inUse = x.seq, int32(len(x.uses))
 	a := s.p.array(int(c.array))
 	x.uses = append(x.uses, use{entry: e, sample: x, object: s.hold(x, a, c.holder), index: c.entry, lo: c.lo, hi: c.hi, firstJob: c.firstJob})
-	s.p.counts.uses.Add(1)
 }
 
 // hold pins the object that locates a chunk, once a sample.
@@ -261,7 +263,7 @@ func (s *scheduler) retire(w *wave) {
 			s.table.unpin(c.entry)
 		}
 		if c.stays != nil {
-			s.compressed.unpin(c.stays, c.err == nil && (c.decodes || c.framed || c.source == fromCompressed))
+			s.compressed.unpin(c.stays, c.err == nil && (c.route.onDevice() || c.source == fromCompressed))
 		}
 	}
 	for _, g := range w.mappings {

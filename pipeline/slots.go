@@ -60,7 +60,9 @@ func (s *slot) await() {
 type slotMemory interface {
 	alloc(n int64) (*slot, error)
 	free(*slot) error
-	// done is called when every slot was freed.
+	// recall returns when no other process looks at the slots. It may take long.
+	recall([]*slot)
+	// done is called when every slot of closed slots was freed.
 	done() error
 }
 
@@ -73,6 +75,7 @@ func (h hostSlots) alloc(n int64) (*slot, error) {
 }
 
 func (h hostSlots) free(s *slot) error { return h.memory.Free(s.mem) }
+func (h hostSlots) recall([]*slot)     {} // a mapping elsewhere keeps its memory
 func (h hostSlots) done() error        { return nil }
 
 // slots owns the memory of all batches. Memory of slots that are held when the
@@ -91,7 +94,10 @@ func newSlots(memory slotMemory, n int, size int64) (*slots, error) {
 	for range n {
 		sl, err := memory.alloc(size)
 		if err != nil {
-			return nil, errors.Join(err, s.close())
+			for _, sl := range s.idle {
+				err = errors.Join(err, memory.free(sl))
+			}
+			return nil, err
 		}
 		s.idle = append(s.idle, sl)
 		s.left++
@@ -119,6 +125,7 @@ func (s *slots) give(sl *slot) {
 		return
 	}
 	sl.await()
+	s.memory.recall([]*slot{sl})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop(sl) //nolint:errcheck // nobody is left to hear of it
@@ -154,6 +161,7 @@ func (s *slots) close() error {
 	for _, sl := range idle { // a consumer may not be done with a batch that it released
 		sl.await()
 	}
+	s.memory.recall(idle)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error

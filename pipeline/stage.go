@@ -16,6 +16,7 @@ type stage struct {
 	in, out, scratch                   cuda.Ptr
 	encoded, decoded                   int64 // bytes of in, of out
 	tilesAt, loopsAt, chunksAt, states cuda.Ptr
+	gatheredAt                         cuda.Ptr
 
 	// Pinned, for copies in both directions.
 	unpacked *pinned // chunks that the host has decoded
@@ -23,13 +24,15 @@ type stage struct {
 	tiles    tiles
 	chunks   []byte
 	status   []byte
+	gathered []byte // pieces for the kernel that copies
 
 	placed   int64 // bytes that the tiles write
 	brought  int64 // bytes that are copied to the device
 	frames   frameList
 	commands cuda.Commands
 	pieces   []cuda.Piece
-	order    []int32 // chunks that are copied one by one, by address
+	pieceOf  cuda.Ptr // the memory that the last of them comes from
+	order    []int32  // chunks that are copied one by one, by address
 	nest     nest
 	params   []byte
 	owed     []*pooledEvent // that the wave waits for
@@ -48,7 +51,7 @@ const (
 	// deviceChunks bounds the chunks of a wave.
 	deviceChunks = 1 << 14
 
-	listBytes = stageTiles*kernels.TileBytes + stageLoops*kernels.LoopBytes + deviceChunks*(kernels.ChunkBytes+statusBytes) + frameListBytes
+	listBytes = stageTiles*kernels.TileBytes + stageLoops*kernels.LoopBytes + deviceChunks*(kernels.ChunkBytes+statusBytes+kernels.PieceBytes) + frameListBytes
 
 	statusBytes = 4
 	// guard keeps the last 16-byte word of the stored bytes readable.
@@ -85,7 +88,8 @@ func (d *device) newStage(at cuda.Ptr, encoded, decoded, unpacked int64) (_ *sta
 	s.loopsAt = s.tilesAt + stageTiles*kernels.TileBytes
 	s.chunksAt = s.loopsAt + stageLoops*kernels.LoopBytes
 	s.states = s.chunksAt + deviceChunks*kernels.ChunkBytes
-	s.frames.at = s.states + deviceChunks*statusBytes
+	s.gatheredAt = s.states + deviceChunks*statusBytes
+	s.frames.at = s.gatheredAt + deviceChunks*kernels.PieceBytes
 
 	if s.unpacked, err = d.pin(unpacked); err != nil {
 		return nil, err
@@ -102,6 +106,7 @@ func (d *device) newStage(at cuda.Ptr, encoded, decoded, unpacked int64) (_ *sta
 	s.tiles.tiles, s.tiles.loops = cut(stageTiles*kernels.TileBytes), cut(stageLoops*kernels.LoopBytes)
 	s.chunks = cut(deviceChunks * kernels.ChunkBytes)
 	s.status = cut(deviceChunks * statusBytes)
+	s.gathered = cut(deviceChunks * kernels.PieceBytes)
 	for i := range s.frames.args {
 		s.frames.args[i] = cut(frameArgs / 4)
 	}
@@ -113,8 +118,10 @@ func (d *device) newStage(at cuda.Ptr, encoded, decoded, unpacked int64) (_ *sta
 		}
 	}
 	// Low priority: where the trainer's kernels wait for room, ours come second.
-	s.compute, err = gpu.NewStream(cuda.LowPriority)
-	return s, err
+	if s.compute, err = gpu.NewStream(cuda.LowPriority); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func (s *stage) free(gpu *cuda.Device) error {

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"container/heap"
+	"iter"
 	"math"
 )
 
@@ -49,7 +50,7 @@ type use struct {
 // It belongs to the scheduler's goroutine.
 type table struct {
 	reuse   Reuse
-	entries map[chunkKey]*entry
+	entries []map[int64]*entry // by array, then by chunk: maps of integers are the fast ones
 	spare   []*entry
 	arena   *arena
 	victims victims
@@ -57,7 +58,7 @@ type table struct {
 }
 
 func newTable(reuse Reuse, bytes int64, counts *counters) *table {
-	return &table{reuse: reuse, entries: map[chunkKey]*entry{}, arena: newArena(bytes), counts: counts}
+	return &table{reuse: reuse, arena: newArena(bytes), counts: counts}
 }
 
 // find returns the entry of a chunk. An entry of its own, equal to no other, is
@@ -65,7 +66,10 @@ func newTable(reuse Reuse, bytes int64, counts *counters) *table {
 func (t *table) find(key chunkKey, part bool) *entry {
 	alone := part || t.reuse == ReuseNone
 	if !alone {
-		if e := t.entries[key]; e != nil {
+		for int(key.array) >= len(t.entries) {
+			t.entries = append(t.entries, map[int64]*entry{})
+		}
+		if e := t.entries[key.array][key.leaf]; e != nil {
 			return e
 		}
 	}
@@ -77,7 +81,7 @@ func (t *table) find(key chunkKey, part bool) *entry {
 	}
 	e.key, e.listed, e.place, e.wave, e.owner = key, !alone, -1, -1, -1
 	if !alone {
-		t.entries[key] = e
+		t.entries[key.array][key.leaf] = e
 	}
 	return e
 }
@@ -181,7 +185,7 @@ func (t *table) forget(e *entry) {
 		return
 	}
 	if e.listed {
-		delete(t.entries, e.key)
+		delete(t.entries[e.key.array], e.key.leaf)
 		e.listed = false
 	}
 	e.lastPart = nil
@@ -190,7 +194,7 @@ func (t *table) forget(e *entry) {
 
 // clear forgets all uses of the window; what lies in the cache stays.
 func (t *table) clear() {
-	for _, e := range t.entries {
+	for e := range t.all() {
 		e.head, e.tail = nil, nil
 		if e.pins == 0 && e.block != 0 && !t.worth(e) {
 			t.free(e)
@@ -199,6 +203,19 @@ func (t *table) clear() {
 		}
 	}
 	heap.Init(&t.victims)
+}
+
+// all lists the entries that are in the table under their key.
+func (t *table) all() iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for _, m := range t.entries {
+			for _, e := range m {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // nextUse is the number of the sample that needs the chunk next.

@@ -83,21 +83,22 @@ type waveChunk struct {
 	firstJob int32
 	err      error // why the chunk could not be read or decoded
 
-	// The device backend's part: where the decoded bytes are or will be, and where
-	// the host leaves them if it decodes.
-	at         cuda.Ptr
-	unpackedAt int64
-	room       int64 // offset of its place in the stage
-	decodes    bool  // the wave's own launch decodes it
-	left       bool  // to the settler
-	framed     bool  // the library decodes it
-	travels    bool  // it goes to the device with its read
+	// The device backend's part: where the decoded bytes are or will be, and the way
+	// there.
+	at    cuda.Ptr
+	route route
+	sound bool // a frame that the library may have; the readers' word
 
 	// The planner's and the readers' part.
 	entry  *entry
 	object *object
 	leaf   int64 // number of the chunk on its grid
 	stored int64 // offset of its bytes within the object's file
+}
+
+// encoded reports whether the chunk comes to the wave to be decoded.
+func (c *waveChunk) encoded() bool {
+	return c.source == fromSlab || c.source == fromMapped || c.source == fromCompressed
 }
 
 // job places the part of one chunk that one sample needs. Along each axis of the

@@ -52,18 +52,22 @@ func upwards(mount, group, controller string) []controlGroup {
 	}
 }
 
-// memory is the group's limit, MaxInt64 for none.
+// memory is the group's limit, MaxInt64 for none. Above memory.high, of v2, nobody
+// is killed, but everybody is slowed down until pages are given back.
 func (g controlGroup) memory(read ReadFile) int64 {
-	name := "memory.max"
 	switch g.controller {
 	case "":
+		return min(g.bytes(read, "memory.max"), g.bytes(read, "memory.high"))
 	case "memory":
-		name = "memory.limit_in_bytes"
-	default:
-		return math.MaxInt64
+		return g.bytes(read, "memory.limit_in_bytes")
 	}
+	return math.MaxInt64
+}
+
+// bytes is a limit, MaxInt64 for "max" or where there is no such file.
+func (g controlGroup) bytes(read ReadFile, name string) int64 {
 	limit, err := strconv.ParseInt(text(read, path.Join(g.dir, name)), 10, 64)
-	if err != nil || limit <= 0 { // "max", or no such file
+	if err != nil || limit <= 0 {
 		return math.MaxInt64
 	}
 	return limit

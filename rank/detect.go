@@ -1,172 +1,124 @@
 package rank
 
-import "strconv"
-
-// The variables of torchrun, and ours.
-const (
-	rankVar       = "RANK"
-	worldVar      = "WORLD_SIZE"
-	localRankVar  = "LOCAL_RANK"
-	localWorldVar = "LOCAL_WORLD_SIZE"
-	nodeVar       = "GROUP_RANK"
-	nodesVar      = "GROUP_WORLD_SIZE"
-	runIDVar      = "TORCHELASTIC_RUN_ID"
-
-	engineVar  = "HEADRACE_ENGINE"
-	agentVar   = "HEADRACE_AGENT"
-	viewVar    = "HEADRACE_VIEW"
-	keyFileVar = "HEADRACE_KEY_FILE"
-)
-
-// Lookup gives the value of an environment variable, as os.LookupEnv does.
-type Lookup func(name string) (value string, ok bool)
-
-// source is one way in which a job tells its ranks who they are. found is false
-// where none of its variables is set.
-type source struct {
-	name string
-	read func(Lookup) (id Identity, found bool, err error)
+// Detect reads the identity of this process from its environment and names the
+// source that it came from: one of the constants Torchrun to Kubernetes, Alone
+// where there is none. Values that are malformed or that contradict each other
+// are an *Error; nothing is guessed past them.
+func Detect(lookup func(string) (string, bool)) (Identity, string, error) {
+	return Override{}.Detect(lookup)
 }
 
-// Detect reads the identity of this process from its environment and names the
-// source that it came from: "torchrun" for the variables that torchrun and our
-// launcher set, "single" where there are none. A variable that is set but empty
-// counts as not set. Values that are malformed or that contradict each other are
-// an *Error; nothing is guessed past them.
-func Detect(lookup func(string) (string, bool)) (Identity, string, error) {
-	// In order of precedence. Schedulers (Slurm, MPI, Kubernetes) come below
-	// torchrun: a launcher that runs under one knows better than its environment.
-	sources := []source{
-		{"torchrun", torchrun},
+// detect finds the claim about this process. Among several sources the order is
+// torchrun's variables, then the table schedulers; pods are asked last.
+//
+// Two sources that tell the same rank and world are one, and complete each other.
+// Otherwise one of them is about a launcher further out, whose variables its
+// children inherit: torchrun or headrace launch in a step of srun with one task a
+// node, or the daemons of mpirun, which srun starts likewise. See claim.started
+// for when that can be. Everything else is a contradiction.
+func detect(lookup Lookup) (claim, error) {
+	claims, err := taskClaims(lookup)
+	if err != nil {
+		return claim{}, err
 	}
-	id, name := Single(), "single"
-	for _, s := range sources {
-		got, found, err := s.read(lookup)
+	if len(claims) == 0 {
+		return podClaim(lookup)
+	}
+	won, err := innermost(claims)
+	if err != nil {
+		return claim{}, err
+	}
+	for i := range claims {
+		if c := &claims[i]; won.same(c) {
+			won.fill(c)
+		}
+	}
+	return won, won.complete()
+}
+
+// taskClaims asks all sources that speak of processes.
+func taskClaims(lookup Lookup) ([]claim, error) {
+	var claims []claim
+	own, haveOwn, err := readTorchrun(lookup)
+	if err != nil {
+		return nil, err
+	}
+	if haveOwn {
+		claims = append(claims, own)
+	}
+	for _, s := range schedulers {
+		c, found, err := s.read(lookup)
 		if err != nil {
-			return Identity{}, s.name, err
+			return nil, err
 		}
 		if found {
-			id, name = got, s.name
-			break
+			claims = append(claims, c)
 		}
 	}
-	if err := id.Validate(); err != nil {
-		return Identity{}, name, err
+	if !haveOwn {
+		return claims, orphan(&own, claims)
 	}
-	if err := ours(lookup, &id); err != nil {
-		return Identity{}, name, err
-	}
-	return id, name, nil
+	return claims, nil
 }
 
-// torchrun reads the worker environment of torchrun. Launchers that set a part
-// of it are understood as far as the rest follows: without LOCAL_* and GROUP_*
-// the job is on one node, without GROUP_* all nodes have as many ranks as this
-// one.
-func torchrun(lookup Lookup) (Identity, bool, error) {
-	v := reader{lookup: lookup}
-	var id Identity
-	var global, local, group bool
-	id.Rank, id.World, global = v.pair(rankVar, worldVar)
-	id.LocalRank, id.LocalWorld, local = v.pair(localRankVar, localWorldVar)
-	id.Node, id.Nodes, group = v.pair(nodeVar, nodesVar)
-	if v.err != nil {
-		return id, false, v.err
+// readTorchrun reads torchrun's variables. In a pod of Kubeflow RANK and
+// WORLD_SIZE without LOCAL_RANK are the pod's, and podClaim's business.
+func readTorchrun(lookup Lookup) (claim, bool, error) {
+	c, found, err := torchrun.read(lookup)
+	c.daemon = c.id.RunID != ""
+	if !found || err != nil {
+		return c, found, err
 	}
-	if !global {
-		return id, false, orphan(local, group)
-	}
-	if !local {
-		if group && id.Nodes != 1 {
-			return id, false, &Error{localRankVar, "", "the job has several nodes (" + relate(nodesVar, id.Nodes) + "); set it and " + localWorldVar}
-		}
-		id.LocalRank, id.LocalWorld = id.Rank, id.World
-	}
-	if !group {
-		if err := id.evenNodes(); err != nil {
-			return id, false, err
+	if c.names[fieldLocalRank] == "" && c.names[fieldNode] == "" && !c.daemon {
+		if pod, inPod, err := pods[0].readPod(lookup); inPod && err == nil {
+			return c, false, pod.checkPodRank(&c, lookup)
 		}
 	}
-	id.RunID, _ = v.text(runIDVar)
-	return id, true, nil
+	return c, true, nil
 }
 
-// orphan refuses an environment that has a rank's local or node numbers but not
-// its rank.
-func orphan(local, group bool) error {
-	switch {
-	case local:
-		return &Error{rankVar, "", localRankVar + " is; set both, or neither for a single process"}
-	case group:
-		return &Error{rankVar, "", nodeVar + " is; set both, or neither for a single process"}
-	}
-	return nil
-}
-
-// evenNodes fills in the nodes of a job in which all have as many ranks. Numbers
-// that are wrong in themselves are left to Validate.
-func (id *Identity) evenNodes() error {
-	id.Node, id.Nodes = 0, 1
-	if id.LocalWorld < 1 || id.LocalWorld >= id.World {
+// orphan refuses an environment that has a rank's local or node numbers but no
+// rank. Under a scheduler LOCAL_RANK alone may be the script's way to choose a
+// GPU, and must agree.
+func orphan(own *claim, claims []claim) error {
+	local := own.names[fieldLocalRank] != ""
+	if own.names[fieldRank] != "" { // a pod's
 		return nil
 	}
-	if id.World%id.LocalWorld != 0 {
-		return &Error{nodeVar, "", relate(worldVar, id.World) + " is not a multiple of " +
-			relate(localWorldVar, id.LocalWorld) + ", so the node does not follow; set it and " + nodesVar}
-	}
-	id.Node, id.Nodes = id.Rank/id.LocalWorld, id.World/id.LocalWorld
-	return nil
-}
-
-// ours adds the variables of headrace.
-func ours(lookup Lookup, id *Identity) error {
-	v := reader{lookup: lookup}
-	id.Engine, _ = v.text(engineVar)
-	id.Agent, _ = v.text(agentVar)
-	id.KeyFile, _ = v.text(keyFileVar)
-	if text, ok := v.text(viewVar); ok {
-		view, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			return &Error{viewVar, text, "not the number of a view"}
+	for i := range claims {
+		c := &claims[i]
+		if local && c.names[fieldLocalRank] != "" && own.id.LocalRank != c.id.LocalRank {
+			return &Error{localRankVar, itoa(own.id.LocalRank), "but " + c.source.name + " says " + relate(c.names[fieldLocalRank], c.id.LocalRank) +
+				", and " + rankVar + " is not set: unset the one that is left over"}
 		}
-		id.View = &view
+	}
+	switch {
+	case len(claims) > 0:
+		return nil
+	case local:
+		return &Error{rankVar, "", localRankVar + " is; set both, or neither for a single process"}
+	case own.names[fieldNode] != "":
+		return &Error{rankVar, "", own.names[fieldNode] + " is; set both, or neither for a single process"}
 	}
 	return nil
 }
 
-// reader reads variables; the first error stays.
-type reader struct {
-	lookup Lookup
-	err    error
-}
-
-func (r *reader) text(name string) (string, bool) {
-	value, ok := r.lookup(name)
-	return value, ok && value != ""
-}
-
-func (r *reader) number(name string) (n int, ok bool) {
-	text, ok := r.text(name)
-	if !ok {
-		return 0, false
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil && r.err == nil {
-		r.err = &Error{name, text, "not an integer"}
-	}
-	return n, true
-}
-
-// pair reads an index and the size that it counts in: both or neither are set.
-func (r *reader) pair(index, size string) (i, n int, ok bool) {
-	i, haveIndex := r.number(index)
-	n, haveSize := r.number(size)
-	if haveIndex != haveSize && r.err == nil {
-		there, missing := index, size
-		if haveSize {
-			there, missing = size, index
+// innermost is the claim that is about this process, and not about a launcher
+// around it.
+func innermost(claims []claim) (claim, error) {
+	won := &claims[0]
+	for i := 1; i < len(claims); i++ {
+		c := &claims[i]
+		switch {
+		case won.same(c), won.started(c):
+		case won.source.name != Torchrun && c.started(won):
+			won = c
+		default:
+			return claim{}, won.conflict(c)
 		}
-		r.err = &Error{missing, "", there + " is; they belong together"}
 	}
-	return i, n, haveIndex && haveSize
+	return *won, nil
 }
+
+// alone is the claim of a process that is its whole job.
+func alone() claim { return claim{source: scheduler{name: Alone}, id: Single()} }

@@ -2,6 +2,7 @@
 // it may use.
 //
 //	environment -> Detect -> Identity{Rank, World, LocalRank, …}
+//	environment -> DetectNode -> NodePlace{Node, Nodes, …}, for a launcher
 //	/proc, /sys/fs/cgroup -> ReadNode -> Node -> Share(local world)
 //
 // Variables and files are read through functions that the caller gives: inside

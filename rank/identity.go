@@ -30,33 +30,39 @@ func Single() Identity {
 
 // Validate finds the first contradiction between the numbers.
 func (id Identity) Validate() error {
+	return id.validate(func(f field) string { return torchrun.vars[f][0] })
+}
+
+// validate is Validate for numbers that came from variables with other names.
+func (id Identity) validate(name func(field) string) error {
+	relate := func(f field, value int) string { return relate(name(f), value) }
 	for _, c := range [...]struct {
 		ok           bool
-		name         string
+		field        field
 		value        int
 		rule, detail string
 	}{
-		{id.World >= 1, worldVar, id.World, "at least 1", ""},
-		{id.Rank >= 0, rankVar, id.Rank, "at least 0", ""},
-		{id.Rank < id.World, rankVar, id.Rank, "below", relate(worldVar, id.World)},
-		{id.LocalWorld >= 1, localWorldVar, id.LocalWorld, "at least 1", ""},
-		{id.LocalWorld <= id.World, localWorldVar, id.LocalWorld, "at most", relate(worldVar, id.World)},
-		{id.LocalRank >= 0, localRankVar, id.LocalRank, "at least 0", ""},
-		{id.LocalRank < id.LocalWorld, localRankVar, id.LocalRank, "below", relate(localWorldVar, id.LocalWorld)},
-		{id.Nodes >= 1, nodesVar, id.Nodes, "at least 1", ""},
-		{id.Node >= 0, nodeVar, id.Node, "at least 0", ""},
-		{id.Node < id.Nodes, nodeVar, id.Node, "below", relate(nodesVar, id.Nodes)},
-		{id.Nodes > 1 || id.LocalWorld == id.World, localWorldVar, id.LocalWorld, "on a single node the same as", relate(worldVar, id.World)},
+		{id.World >= 1, fieldWorld, id.World, "at least 1", ""},
+		{id.Rank >= 0, fieldRank, id.Rank, "at least 0", ""},
+		{id.Rank < id.World, fieldRank, id.Rank, "below", relate(fieldWorld, id.World)},
+		{id.LocalWorld >= 1, fieldLocalWorld, id.LocalWorld, "at least 1", ""},
+		{id.LocalWorld <= id.World, fieldLocalWorld, id.LocalWorld, "at most", relate(fieldWorld, id.World)},
+		{id.LocalRank >= 0, fieldLocalRank, id.LocalRank, "at least 0", ""},
+		{id.LocalRank < id.LocalWorld, fieldLocalRank, id.LocalRank, "below", relate(fieldLocalWorld, id.LocalWorld)},
+		{id.Nodes >= 1, fieldNodes, id.Nodes, "at least 1", ""},
+		{id.Node >= 0, fieldNode, id.Node, "at least 0", ""},
+		{id.Node < id.Nodes, fieldNode, id.Node, "below", relate(fieldNodes, id.Nodes)},
+		{id.Nodes > 1 || id.LocalWorld == id.World, fieldLocalWorld, id.LocalWorld, "on a single node the same as", relate(fieldWorld, id.World)},
 		// Every other node has at least one rank. LocalWorld <= World holds here, so
 		// the difference cannot overflow.
-		{id.Nodes-1 <= id.World-id.LocalWorld, nodesVar, id.Nodes, "few enough that every other node has a rank of", relate(worldVar, id.World)},
+		{id.Nodes-1 <= id.World-id.LocalWorld, fieldNodes, id.Nodes, "few enough that every other node has a rank of", relate(fieldWorld, id.World)},
 	} {
 		if !c.ok {
 			rule := c.rule
 			if c.detail != "" {
 				rule += " " + c.detail
 			}
-			return wrong(c.name, c.value, rule)
+			return wrong(name(c.field), c.value, rule)
 		}
 	}
 	return nil

@@ -56,6 +56,11 @@ func TestReadNode(t *testing.T) {
 		"/sys/fs/cgroup/memory.max":            "8589934592\n",
 		"/sys/fs/cgroup/cpuset.cpus.effective": "0-15\n",
 	}, rank.Node{Cores: 16, Allowed: 16, Memory: 8 * gib})
+	f("v2, slowed down before the limit", 64, map[string]string{
+		"/proc/self/cgroup":              "0::/job\n",
+		"/sys/fs/cgroup/job/memory.max":  "17179869184\n",
+		"/sys/fs/cgroup/job/memory.high": "8589934592\n",
+	}, rank.Node{Cores: 64, Allowed: 64, Memory: 8 * gib})
 	f("v1", 64, map[string]string{
 		"/proc/self/cgroup":                                 "9:name=systemd:/\n4:memory:/job\n3:cpuset:/job\n1:cpu,cpuacct:/job\n0::/\n",
 		"/sys/fs/cgroup/memory/memory.limit_in_bytes":       "9223372036854771712\n",

@@ -157,6 +157,39 @@ func TestGridPlaces(t *testing.T) {
 	f(13, 2, 5, sampler.GridShift, 0, 5, 10, 11)
 	f(4, 4, 1, sampler.GridShift, 0)
 	f(3, 4, 0, sampler.GridPad, 0)
+	// With gaps no crop begins beyond the end.
+	f(13, 2, 5, sampler.GridPad, 0, 5, 10)
+	f(11, 2, 5, sampler.GridPad, 0, 5, 10)
+	f(100, 10, 1000, sampler.GridPad, 0)
+	f(100, 10, 1000, sampler.GridShift, 0, 90)
+}
+
+// Places at the end of the largest arrays do not overflow; larger ones are refused.
+func TestGridOfLargestArrays(t *testing.T) {
+	const most = 1 << 61
+	for _, tail := range []sampler.GridTail{sampler.GridDrop, sampler.GridShift, sampler.GridPad} {
+		for _, c := range [][2]int64{{1 << 40, 1 << 40}, {most, most}, {10, most}, {3, most - 7}, {most - 3, 1 << 59}} {
+			crop, stride := c[0], c[1]
+			config := sampler.GridCrops{Fields: []sampler.Field{field("a", 0, []int64{crop}, []int64{most})}, Stride: []int64{stride}, Tail: tail}
+			g := mustGrid(t, config)
+			at := int64(-1)
+			for _, i := range []int64{0, g.Len() / 2, g.Len() - 1} {
+				s := g.Sample(i).Crops[0].Box[0]
+				if s.Start < at || s.Len() != crop || s.Start >= most || tail != sampler.GridPad && s.Stop > most {
+					t.Errorf("crop %d, stride %d, %v: crop %d is %v, after %d", crop, stride, tail, i, s, at)
+				}
+				at = s.Start
+			}
+			config.Stride[0] = most + 1
+			if _, err := sampler.NewGrid(config); !errors.Is(err, nd.ErrConfig) {
+				t.Errorf("stride %d: %v, want ErrConfig", config.Stride[0], err)
+			}
+			config.Stride[0], config.Fields[0].Arrays[0].Shape[0] = stride, most+1
+			if _, err := sampler.NewGrid(config); !errors.Is(err, nd.ErrShape) {
+				t.Errorf("extent %d: %v, want ErrShape", int64(most+1), err)
+			}
+		}
+	}
 }
 
 // A grid of touching crops covers every element: once with GridPad and, where the

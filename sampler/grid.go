@@ -16,8 +16,8 @@ const (
 	GridDrop GridTail = iota
 	// GridShift moves the last crop of an axis back inside, over its neighbour.
 	GridShift
-	// GridPad lets the last crop of an axis reach beyond the end; the field's
-	// padding must allow it.
+	// GridPad lets the last crop of an axis reach beyond the end, but not begin there;
+	// the field's padding must allow it.
 	GridPad
 )
 
@@ -51,17 +51,26 @@ type GridCrops struct {
 	// the crops touch.
 	Stride []int64
 	Tail   GridTail
+
+	// ByShard lists the crops shard by shard, so that they come in blocks for a
+	// Stream with Blocks: group by group, the shards of the first field's array in C
+	// order, and within a shard the crops that begin there in C order. The arrays of
+	// that field must have a Shard.
+	ByShard bool
 }
 
 // Grid is the source of GridCrops.
 //
-// Fingerprint: kind "grid", Stride, Tail, the fields.
+// Fingerprint: kind "grid", Stride, Tail, the fields. With ByShard: kind "grid by
+// shard", Stride, Tail, the fields, and the Shard (a list) of each array of the
+// first field.
 type Grid struct {
 	windows *windows
 	stride  []int64
 	tail    GridTail
-	counts  [][]int64 // per group the number of crops on each axis
-	ends    []int64   // running sum of the groups' crops
+	counts  [][]int64  // per group the number of crops on each axis
+	ends    []int64    // running sum of the groups' crops
+	shards  *shardGrid // nil without ByShard
 	print   string
 }
 
@@ -83,12 +92,30 @@ func NewGrid(config GridCrops) (*Grid, error) {
 	if err := g.count(); err != nil {
 		return nil, err
 	}
-	h := newFingerprint("grid")
+	if config.ByShard {
+		if g.shards, err = newShardGrid(g); err != nil {
+			return nil, err
+		}
+	}
+	g.print = g.fingerprint()
+	return g, nil
+}
+
+func (g *Grid) fingerprint() string {
+	kind := "grid"
+	if g.shards != nil {
+		kind = "grid by shard"
+	}
+	h := newFingerprint(kind)
 	h.numbers(g.stride)
 	h.text(g.tail.String())
-	w.hash(h)
-	g.print = h.fingerprint()
-	return g, nil
+	g.windows.hash(h)
+	if g.shards != nil {
+		for _, a := range g.windows.fields[0].Arrays {
+			h.numbers(a.Shard)
+		}
+	}
+	return h.fingerprint()
 }
 
 func (g *Grid) check() (wrong []string) {
@@ -96,8 +123,8 @@ func (g *Grid) check() (wrong []string) {
 		wrong = append(wrong, fmt.Sprintf("Stride %v has %d axes, the window %v has %d", g.stride, len(g.stride), g.windows.shape, len(g.windows.shape)))
 	}
 	for _, n := range g.stride {
-		if n < 1 {
-			wrong = append(wrong, fmt.Sprintf("Stride %v has an extent below 1", g.stride))
+		if n < 1 || n > maxExtent {
+			wrong = append(wrong, fmt.Sprintf("Stride %v has an extent below 1 or above 2^61", g.stride))
 			break
 		}
 	}
@@ -143,7 +170,11 @@ func (g *Grid) along(extent, crop, stride int64) int64 {
 	case g.tail == GridDrop:
 		return (extent-crop)/stride + 1
 	}
-	return (extent-crop-1)/stride + 2
+	n := (extent-crop-1)/stride + 2
+	if g.tail == GridPad { // with gaps between the crops the last might begin beyond the end
+		n = min(n, (extent-1)/stride+1)
+	}
+	return n
 }
 
 // Len implements Source.
@@ -152,25 +183,51 @@ func (g *Grid) Len() int64 { return g.ends[len(g.ends)-1] }
 // Fingerprint implements Source.
 func (g *Grid) Fingerprint() string { return g.print }
 
+// Blocks implements Blocked: the crops of a shard are a block. It is nil without
+// ByShard.
+func (g *Grid) Blocks() *Blocks {
+	if g.shards == nil {
+		return nil
+	}
+	return g.shards.blocks
+}
+
 // Sample implements Source.
 func (g *Grid) Sample(i int64) Sample {
-	w := g.windows
-	group := sort.Search(len(g.ends), func(k int) bool { return g.ends[k] > i })
-	if i < 0 || group == len(g.ends) {
+	if i < 0 || i >= g.Len() {
 		return Sample{ID: i}
 	}
+	group, start := g.crop(i)
+	for axis, k := range start {
+		start[axis] = g.start(group, axis, k)
+	}
+	return Sample{ID: i, Crops: g.windows.crops(group, start, 0)}
+}
+
+// crop is the group of sample i, and which crop it is on each axis.
+func (g *Grid) crop(i int64) (group int, index []int64) {
+	if g.shards != nil {
+		return g.shards.crop(i)
+	}
+	group = sort.Search(len(g.ends), func(k int) bool { return g.ends[k] > i })
 	rest := i
 	if group > 0 {
 		rest -= g.ends[group-1]
 	}
-	start := make([]int64, len(w.shape))
-	for axis := len(start) - 1; axis >= 0; axis-- {
+	index = make([]int64, len(g.windows.shape))
+	for axis := len(index) - 1; axis >= 0; axis-- {
 		n := g.counts[group][axis]
-		start[axis] = rest % n * g.stride[axis]
+		index[axis] = rest % n
 		rest /= n
-		if g.tail == GridShift {
-			start[axis] = min(start[axis], w.groups[group][axis]-w.shape[axis])
-		}
 	}
-	return Sample{ID: i, Crops: w.crops(group, start, 0)}
+	return group, index
+}
+
+// start is where crop k of an axis begins.
+func (g *Grid) start(group, axis int, k int64) int64 {
+	start := k * g.stride[axis]
+	if g.tail == GridShift {
+		start = min(start, g.windows.groups[group][axis]-g.windows.shape[axis])
+	}
+	return start
 }

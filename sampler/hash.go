@@ -58,3 +58,11 @@ func (h hasher) fingerprint() string {
 	sum := h.sum()
 	return hex.EncodeToString(sum[:16])
 }
+
+func (h hasher) flag(yes bool) {
+	if yes {
+		h.word(1)
+	} else {
+		h.word(0)
+	}
+}

@@ -18,7 +18,7 @@ func TestEpochIsExactlyOnce(t *testing.T) {
 	for range 200 {
 		s := sampler.Stream{
 			N: r.Int64N(3000), Global: 1 + r.Int64N(200), Seed: r.Uint64(), Fingerprint: "f",
-			Shuffle: r.IntN(4) > 0, Tail: sampler.Tail(r.IntN(2)),
+			Shuffle: r.IntN(4) > 0, Tail: sampler.Tail(r.IntN(3)),
 		}
 		world, epoch := 1+r.IntN(40), r.Int64N(5)
 		order := s.Order(epoch)
@@ -59,7 +59,7 @@ func TestEpochIsExactlyOnce(t *testing.T) {
 			}
 		}
 		missing := s.N - next
-		if s.Tail == sampler.TailShort && missing != 0 || missing >= s.Global {
+		if s.Tail != sampler.TailDrop && missing != 0 || missing >= s.Global {
 			t.Fatalf("%+v: %d positions left out", s, missing)
 		}
 		for sample, n := range seen {
@@ -111,7 +111,7 @@ func TestStreamMisuse(t *testing.T) {
 	if at := s.Where(0, 10, 1); at != (sampler.Place{Position: -1, Step: -1, Rank: -1}) {
 		t.Errorf("sample 10: %+v", at)
 	}
-	if at := s.Where(0, 9, 0); at.Rank != 0 {
+	if at := s.Where(0, 9, 0); at.Step != 2 || at.Rank != -1 {
 		t.Errorf("world 0: %+v", at)
 	}
 }
@@ -120,11 +120,21 @@ func TestStreamValidate(t *testing.T) {
 	if err := (sampler.Stream{N: 0, Global: 1}).Validate(); err != nil {
 		t.Error(err)
 	}
-	err := sampler.Stream{N: -1, Global: 0, Tail: 9}.Validate()
+	many := sampler.Stream{N: 10, Global: 1 << 40, Block: 4, Window: 1, Nodes: 1 << 40}
+	if err := many.Validate(); !errors.Is(err, nd.ErrConfig) || !strings.Contains(err.Error(), "Nodes is") || !strings.Contains(err.Error(), "Global is") {
+		t.Errorf("memory without bound: %v", err)
+	}
+	for _, world := range []int{0, math.MaxInt32 + 1, math.MaxInt} {
+		s := sampler.Stream{N: 10, Global: 4}
+		if err := s.CheckWorld(world); !errors.Is(err, nd.ErrConfig) || s.Slice(0, 0, world).Len() != 0 {
+			t.Errorf("%d ranks: %v, and the first gets %v", world, err, s.Slice(0, 0, world))
+		}
+	}
+	err := sampler.Stream{N: -1, Global: 0, Tail: 9, Replicas: -1}.Validate()
 	if !errors.Is(err, nd.ErrConfig) {
 		t.Fatalf("got %v", err)
 	}
-	for _, field := range []string{"N is -1", "Global is 0", "Tail is 9"} {
+	for _, field := range []string{"N is -1", "Global is 0", "Tail is 9", "Replicas is -1"} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%v does not report %q", err, field)
 		}
@@ -132,7 +142,7 @@ func TestStreamValidate(t *testing.T) {
 }
 
 func TestNamesRoundTrip(t *testing.T) {
-	for _, tail := range []sampler.Tail{sampler.TailShort, sampler.TailDrop} {
+	for _, tail := range []sampler.Tail{sampler.TailShort, sampler.TailDrop, sampler.TailMask} {
 		if got, err := sampler.ParseTail(tail.String()); got != tail || err != nil {
 			t.Errorf("%v: %v %v", tail, got, err)
 		}
@@ -152,7 +162,7 @@ func TestNamesRoundTrip(t *testing.T) {
 		func(s string) error { _, err := sampler.ParseGridTail(s); return err },
 		func(s string) error { _, err := sampler.ParseWeight(s); return err },
 	} {
-		if err := parse("mask"); !errors.Is(err, nd.ErrConfig) {
+		if err := parse("other"); !errors.Is(err, nd.ErrConfig) {
 			t.Errorf("an unknown name: %v", err)
 		}
 	}

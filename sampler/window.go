@@ -13,6 +13,10 @@ type Array struct {
 	Name  string  // for messages
 	Shape []int64 // extents
 
+	// Shard is the extents of what lies together in storage: the shards, or the chunks
+	// of an array without. Only GridCrops.ByShard wants it.
+	Shard []int64
+
 	// Canonical is the canonical metadata of the array (zarr.Array.Canonical). It
 	// enters the fingerprint, Index and Name do not.
 	Canonical []byte
@@ -41,6 +45,10 @@ type windows struct {
 	shape  []int64   // of the window, one extent per aligned axis
 	groups [][]int64 // per group the extents of the arrays on the aligned axes
 }
+
+// maxExtent bounds arrays and crops, so that no sum of a place and an extent
+// overflows.
+const maxExtent = 1 << 61
 
 // newWindows checks the fields of a source. Problems of the config itself are
 // reported together as nd.ErrConfig, those of arrays as nd.ErrShape.
@@ -105,8 +113,8 @@ func checkFields(fields []Field) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("field %q has %d arrays, field %q has %d: arrays are paired across fields", f.Name, len(f.Arrays), fields[0].Name, n))
 		}
 		for _, n := range f.Crop {
-			if n < 1 {
-				wrong = append(wrong, fmt.Sprintf("field %q: crop shape %v has an extent below 1", f.Name, f.Crop))
+			if n < 1 || n > maxExtent {
+				wrong = append(wrong, fmt.Sprintf("field %q: crop shape %v has an extent below 1 or above 2^61", f.Name, f.Crop))
 				break
 			}
 		}
@@ -125,6 +133,9 @@ func groupExtents(fields []Field, j, axes int) ([]int64, error) {
 		}
 		for i, n := range a.Shape {
 			at := axes - len(a.Shape) + i
+			if n < 0 || n > maxExtent {
+				return nil, nd.Errorf(nd.ErrShape, "array %s %v: an extent is not in 0 to 2^61", a.Name, a.Shape)
+			}
 			if other := from[at]; other != nil && extents[at] != n {
 				return nil, nd.Errorf(nd.ErrShape, "arrays %s %v and %s %v belong together but differ on axis %d from the end: crops of both could not show the same place; list the crops instead",
 					other.Name, other.Shape, a.Name, a.Shape, axes-at)

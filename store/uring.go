@@ -18,6 +18,9 @@ import (
 	"github.com/headrace/headrace/nd"
 )
 
+// HasUring says whether the program was built with the reader of Uring.
+const HasUring = true
+
 // ring is one io_uring for all readers of a set of files. A goroutine of its own,
 // locked to its thread, owns it: readers queue their blocks, it submits all that
 // are queued in one call and sleeps in that same call until something completes.

@@ -8,6 +8,9 @@ import (
 	"github.com/headrace/headrace/nd"
 )
 
+// HasUring says whether the program was built with the reader of Uring.
+const HasUring = false
+
 type request struct{}
 
 func newRequest() request { return request{} }

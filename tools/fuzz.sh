@@ -8,6 +8,11 @@ count=0
 work=$(mktemp -d)
 log=$work/log
 trap 'rm -rf "$work"' EXIT
+# over says whether a fuzzer failed by the end of its time alone: package testing may
+# report that as the failure of an input that it then does not have.
+over() {
+	grep -q '^    context deadline exceeded$' "$1" && ! grep -q -e 'Failing input' -e 'panic' -e '_test.go:' "$1"
+}
 built=
 for file in $(grep -rl --include='*_test.go' '^func Fuzz' . | sort); do
 	folder=$(dirname "$file")
@@ -17,7 +22,7 @@ for file in $(grep -rl --include='*_test.go' '^func Fuzz' . | sort); do
 	fi
 	for name in $(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$file"); do
 		(cd "$folder" && exec "$work/fuzz.test" -test.run '^$' -test.fuzz "^$name\$" -test.fuzztime "$time" \
-			-test.fuzzcachedir "$work/corpus/$folder") >"$log" 2>&1 || {
+			-test.fuzzcachedir "$work/corpus/$folder") >"$log" 2>&1 || over "$log" || {
 			cat "$log"
 			exit 1
 		}

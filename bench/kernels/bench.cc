@@ -1,14 +1,14 @@
 // Times the kernels of an image on a GPU, one JSON object a line.
 //
-//     nvcc -O2 -std=c++17 -I cuda/kernels -o kernelbench bench/kernels/bench.cc -lcuda
-//     kernelbench cuda/kernels/kernels.ptx [more images]
+//     nvcc -O2 -std=c++17 -I cuda/kernels -o kernelbench bench/kernels/bench.cc -lcuda -ldl
+//     kernelbench [--nvcomp LIBRARY] cuda/kernels/kernels.ptx [more images]
 //     kernelbench --damage 10000 cuda/kernels/kernels.ptx     for compute-sanitizer
 //
 // Every byte of what is decoded is compared; with --damage, thousands of broken chunks
 // are decoded in memory of exactly their size, and must be zero where they are refused.
 #include "abi.h"
 #include "data.h"
-#include "gpu.h"
+#include "nvcomp.h"
 
 // A Set is distinct chunks, plain and encoded, one after the other.
 struct Set {
@@ -25,6 +25,18 @@ struct Set {
 		}
 	}
 };
+
+// compare checks that the chunks at dst, in turn those of a set, are what was encoded.
+static void compare(const char *name, CUdeviceptr dst, const std::vector<Bytes> &plain, size_t count) {
+	for (size_t i = 0; i < count; i += 256) {
+		size_t n = std::min<size_t>(256, count - i);
+		Bytes got = download<uint8_t>(dst + i * CHUNK_BYTES, n * CHUNK_BYTES);
+		for (size_t k = 0; k < n; k++) {
+			if (memcmp(&got[k * CHUNK_BYTES], plain[(i + k) % plain.size()].data(), CHUNK_BYTES))
+				fprintf(stderr, "%s: chunk %zu is wrong\n", name, i + k), exit(1);
+		}
+	}
+}
 
 // decode times launches of so many chunks. Each has bytes of its own in memory.
 static void decode(const Image &image, const Set &set, size_t count) {
@@ -56,14 +68,41 @@ static void decode(const Image &image, const Set &set, size_t count) {
 	for (hr::u32 s : download<hr::u32>(status.at, count)) {
 		if (s) fprintf(stderr, "%s: status %u\n", set.name, s), exit(1);
 	}
-	for (size_t i = 0; i < count; i += 256) {
-		size_t n = std::min<size_t>(256, count - i);
-		Bytes got = download<uint8_t>(dst.at + i * CHUNK_BYTES, n * CHUNK_BYTES);
-		for (size_t k = 0; k < n; k++) {
-			if (memcmp(&got[k * CHUNK_BYTES], set.plain[(i + k) % set.plain.size()].data(), CHUNK_BYTES))
-				fprintf(stderr, "%s: chunk %zu is wrong\n", set.name, i + k), exit(1);
-		}
+	compare(set.name, dst.at, set.plain, count);
+}
+
+// rival times nvCOMP over blocks of LZ4.
+static void rival(const Nvcomp &nvcomp, const char *name, const std::vector<Bytes> &plain, size_t count) {
+	std::vector<Bytes> blocks;
+	size_t sequences = 0;
+	for (const Bytes &c : plain) blocks.push_back(lz4(c.data(), c.size(), &sequences));
+	Bytes in;
+	std::vector<hr::u64> sources(count), destinations(count), bytes(count), room(count, CHUNK_BYTES);
+	for (size_t i = 0; i < count; i++) {
+		const Bytes &b = blocks[i % blocks.size()];
+		in.resize((in.size() + 15) / 16 * 16);
+		sources[i] = in.size();
+		bytes[i] = b.size();
+		in.insert(in.end(), b.begin(), b.end());
 	}
+	size_t tempBytes = 0;
+	if (nvcomp.temp(count, CHUNK_BYTES, {}, &tempBytes, count * CHUNK_BYTES)) fprintf(stderr, "nvCOMP: no size of its memory\n"), exit(1);
+	Memory src = upload(in), dst(count * CHUNK_BYTES), temp(tempBytes), actual(count * 8), statuses(count * 4);
+	for (size_t i = 0; i < count; i++) {
+		sources[i] += src.at;
+		destinations[i] = dst.at + i * CHUNK_BYTES;
+	}
+	Memory s = upload(sources), d = upload(destinations), n = upload(bytes), r = upload(room);
+	float ms = timeOf([&] {
+		if (nvcomp.decompress(s.at, n.at, r.at, actual.at, count, temp.at, tempBytes, d.at, {}, statuses.at, nullptr))
+			fprintf(stderr, "nvCOMP: refused\n"), exit(1);
+	});
+	for (int status : download<int>(statuses.at, count)) {
+		if (status) fprintf(stderr, "nvCOMP: status %d\n", status), exit(1);
+	}
+	compare(name, dst.at, plain, count);
+	printf("{\"image\":\"nvCOMP\",\"what\":\"%s\",\"items\":%zu,\"ms\":%.3f,\"GB_per_s\":%.1f}\n", name, count, ms, (double)count * CHUNK_BYTES / ms * 1e-6);
+	fflush(stdout);
 }
 
 // assemble times crops of 128^3 at random places of chunks that lie one after the
@@ -205,7 +244,18 @@ int main(int argc, char **argv) {
 		for (const Bytes &e : s.encoded) bytes += e.size();
 		printf("{\"what\":\"%s\",\"sequences_per_chunk\":%zu,\"ratio\":%.2f}\n", s.name, s.sequences / plain.size(), 128. * CHUNK_BYTES / bytes);
 	}
-	for (int i = 1; i < argc; i++) {
+	int first = 1;
+	if (argc > 3 && !strcmp(argv[1], "--nvcomp")) {
+		Nvcomp nvcomp(argv[2], "LZ4");
+		std::vector<Bytes> shuffled;
+		for (const Bytes &c : plain) shuffled.push_back(byteShuffled(c, 2));
+		for (size_t n : {64, 512, 4096}) {
+			rival(nvcomp, "lz4", plain, n);
+			rival(nvcomp, "lz4 of shuffled bytes", shuffled, n);
+		}
+		first = 3;
+	}
+	for (int i = first; i < argc; i++) {
 		Image image(argv[i]);
 		for (const Set &s : sets) {
 			for (size_t n : {64, 512, 4096}) decode(image, s, n);

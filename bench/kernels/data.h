@@ -96,6 +96,15 @@ inline Bytes numcodecsLZ4(const Bytes &data, size_t *sequences) {
 	return out;
 }
 
+// byteShuffled has the first bytes of all elements first, then the second ones, and so on.
+inline Bytes byteShuffled(const Bytes &data, size_t typesize) {
+	Bytes out;
+	out.reserve(data.size());
+	for (size_t k = 0; k < typesize; k++)
+		for (size_t i = k; i < data.size(); i += typesize) out.push_back(data[i]);
+	return out;
+}
+
 // blosc is a frame of one block, bytes shuffled, a stream for each byte of an element.
 inline Bytes blosc(const Bytes &data, size_t typesize, size_t *sequences) {
 	Bytes out = {2, 1, 1 | 1 << 5, (uint8_t)typesize};
@@ -104,9 +113,9 @@ inline Bytes blosc(const Bytes &data, size_t typesize, size_t *sequences) {
 	u32(out, (uint32_t)data.size());
 	u32(out, 0);
 	u32(out, 20);
+	Bytes shuffled = byteShuffled(data, typesize);
 	for (size_t k = 0; k < typesize; k++) {
-		Bytes plane(n);
-		for (size_t i = 0; i < n; i++) plane[i] = data[i * typesize + k];
+		Bytes plane(shuffled.begin() + k * n, shuffled.begin() + (k + 1) * n);
 		size_t count = 0;
 		Bytes block = lz4(plane.data(), n, &count);
 		if (block.size() >= n) block = plane; // stored

@@ -1,26 +1,29 @@
-// nvCOMP's zstd decoder, from a library that is on the machine: declared from the public
-// documentation of its C interface (5.x), found by dlopen.
+// nvCOMP's decoders beside our kernels, by the public C interface of 5.x, from a library
+// that is on the machine. Options are structs of 64 bytes by value, all zero for the
+// defaults.
 #pragma once
 #include <dlfcn.h>
-#include <stdint.h>
 
 #include "gpu.h"
 
 struct Nvcomp {
 	struct Options {
-		uint64_t words[8];
+		unsigned long long words[8] = {};
 	};
-	typedef int (*TempSize)(size_t n, size_t most, Options, size_t *bytes, size_t total);
-	typedef int (*Decompress)(const void *const *src, const size_t *srcBytes, const size_t *dstBytes, size_t *actual, size_t n, void *temp, size_t tempBytes,
-	                          void *const *dst, Options, int *statuses, CUstream);
-	TempSize tempSize;
+	typedef int (*Temp)(size_t chunks, size_t largest, Options, size_t *bytes, size_t total);
+	typedef int (*Decompress)(CUdeviceptr sources, CUdeviceptr sourceBytes, CUdeviceptr destinationBytes, CUdeviceptr actualBytes, size_t n,
+	                          CUdeviceptr temp, size_t tempBytes, CUdeviceptr destinations, Options, CUdeviceptr statuses, CUstream);
+
+	Temp temp;
 	Decompress decompress;
 
-	explicit Nvcomp(const char *path) {
+	// codec as it stands in the names of its functions: LZ4, Zstd.
+	Nvcomp(const char *path, const std::string &codec) {
 		void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 		if (!library) fprintf(stderr, "%s\n", dlerror()), exit(1);
-		tempSize = (TempSize)dlsym(library, "nvcompBatchedZstdDecompressGetTempSizeAsync");
-		decompress = (Decompress)dlsym(library, "nvcompBatchedZstdDecompressAsync");
-		if (!tempSize || !decompress) fprintf(stderr, "%s has no zstd of 5.x\n", path), exit(1);
+		std::string prefix = "nvcompBatched" + codec + "Decompress";
+		temp = (Temp)dlsym(library, (prefix + "GetTempSizeAsync").c_str());
+		decompress = (Decompress)dlsym(library, (prefix + "Async").c_str());
+		if (!temp || !decompress) fprintf(stderr, "%s: no %s of nvCOMP 5\n", path, codec.c_str()), exit(1);
 	}
 };

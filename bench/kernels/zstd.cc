@@ -233,12 +233,11 @@ static void timeNvcomp(const Nvcomp &lib, const File &f, const Device &d, CUdevi
 		bytes[i] = f.cases[k].frameBytes;
 	}
 	size_t tempBytes = 0;
-	if (lib.tempSize(n, CHUNK_BYTES, {}, &tempBytes, n * CHUNK_BYTES)) fprintf(stderr, "nvCOMP: no size\n"), exit(1);
+	if (lib.temp(n, CHUNK_BYTES, {}, &tempBytes, n * CHUNK_BYTES)) fprintf(stderr, "nvCOMP: no size\n"), exit(1);
 	Memory a = upload(src), b = upload(bytes), c = upload(room), e = upload(out), actual(8 * n), status(4 * n), temp(tempBytes);
 	CHECK(cuMemsetD8(dst, 0xee, n * CHUNK_BYTES));
 	auto run = [&] {
-		int s = lib.decompress((const void *const *)a.at, (const size_t *)b.at, (const size_t *)c.at, (size_t *)actual.at, n, (void *)temp.at, tempBytes,
-		                       (void *const *)e.at, {}, (int *)status.at, nullptr);
+		int s = lib.decompress(a.at, b.at, c.at, actual.at, n, temp.at, tempBytes, e.at, {}, status.at, nullptr);
 		if (s) fprintf(stderr, "nvCOMP: %d\n", s), exit(1);
 	};
 	run();
@@ -376,7 +375,7 @@ int main(int argc, char **argv) {
 		return 0;
 	}
 	for (const Kernel &k : kernels.all) fprintf(stderr, "%s: %d blocks of %d\n", k.name, k.resident, k.block);
-	std::unique_ptr<Nvcomp> nvcomp(argc > 4 ? new Nvcomp(argv[4]) : nullptr);
+	std::unique_ptr<Nvcomp> nvcomp(argc > 4 ? new Nvcomp(argv[4], "Zstd") : nullptr);
 	for (size_t n : {64, 512, 4096, 8192}) {
 		timeCall(image, kernels, f, d, dst.at, n, argv[3]);
 		if (nvcomp) timeNvcomp(*nvcomp, f, d, dst.at, n, argv[3]);

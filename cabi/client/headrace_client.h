@@ -1,7 +1,8 @@
 /* libheadrace_client: what the Python package needs in plain C, with the engine
- * in this process or in another one. It knows nothing of the engine, links
- * neither Go nor Python, and keeps no state but the three addresses given to
- * hr_client_python.
+ * in this process or in another one. It knows nothing of the engine and links
+ * neither Go nor Python. What it keeps for the process are the three addresses given
+ * to hr_client_python and, once memory on a GPU was opened, the driver and the threads
+ * that wait for it.
  *
  * A slot stands for one batch that the engine has handed out. It is shared by
  * the Python objects of the batch and by every tensor that a consumer still
@@ -22,7 +23,7 @@
 #define HR_CLIENT_API __attribute__((visibility("default")))
 
 /* Goes up with every change of this header. */
-enum { HR_CLIENT_ABI_VERSION = 5 };
+enum { HR_CLIENT_ABI_VERSION = 6 };
 
 typedef struct hr_slot hr_slot;
 typedef struct hr_memory hr_memory;
@@ -97,9 +98,11 @@ HR_CLIENT_API void *hr_memory_address(hr_memory *memory);
 
 /* hr_memory_import opens an allocation of the engine on the GPU of a UUID (16 bytes),
  * from the 64 bytes of its handle; libcuda is loaded on the first call. The last
- * reference closes it. NULL with the reason in why, in one line.
+ * reference closes it. NULL with the reason in why, in one line. Either way the
+ * engine, which may not free what is open here, is told: once the allocation is closed,
+ * or could not be opened, its word is written to the release pipe.
  * hr_memory_ordinal is this process's number of the GPU, -1 for host memory. */
-HR_CLIENT_API hr_memory *hr_memory_import(const uint8_t *uuid, const uint8_t *handle, char *why, int32_t room);
+HR_CLIENT_API hr_memory *hr_memory_import(const uint8_t *uuid, const uint8_t *handle, int32_t release_fd, uint64_t word, char *why, int32_t room);
 HR_CLIENT_API int32_t hr_memory_ordinal(hr_memory *memory);
 HR_CLIENT_API void hr_memory_release(hr_memory *memory);
 

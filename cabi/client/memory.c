@@ -1,17 +1,22 @@
 #define _GNU_SOURCE /* MAP_POPULATE */
 
 #include "memory.h"
+#include "send.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 struct hr_memory {
 	_Atomic int32_t refs;
 	void *address; /* on the GPU, if there is one */
 	size_t bytes;  /* of a mapping */
 	hr_gpu *gpu;
+	pid_t owner; /* the process that opened it; with the next two, on a GPU */
+	int32_t release_fd;
+	uint64_t word; /* for the engine, once it is closed */
 };
 
 hr_memory *hr_memory_map(int32_t fd, int64_t bytes)
@@ -34,22 +39,36 @@ hr_memory *hr_memory_map(int32_t fd, int64_t bytes)
 	return memory;
 }
 
-hr_memory *hr_memory_import(const uint8_t *uuid, const uint8_t *handle, char *why, int32_t room)
+/* import fills in the address and the GPU; -1 with the reason in why. */
+static int import(hr_memory *memory, const uint8_t *uuid, const uint8_t *handle, char *why, int32_t room)
 {
-	hr_gpu *gpu = hr_gpu_find(uuid, why, room);
-	if (gpu == NULL)
-		return NULL;
+	memory->gpu = hr_gpu_find(uuid, why, room);
+	if (memory->gpu == NULL)
+		return -1;
 	uint64_t address = 0;
-	int rc = hr_gpu_import(gpu, handle, &address);
-	hr_memory *memory = rc == 0 ? malloc(sizeof *memory) : NULL;
-	if (memory == NULL) {
-		snprintf(why, (size_t)room, "opening the engine's memory on GPU %d: CUDA error %d", hr_gpu_ordinal(gpu), rc);
+	int rc = hr_gpu_import(memory->gpu, handle, &address);
+	if (rc != 0) {
+		snprintf(why, (size_t)room, "opening the engine's memory on GPU %d: CUDA error %d", hr_gpu_ordinal(memory->gpu), rc);
+		return -1;
+	}
+	memory->address = (void *)(uintptr_t)address;
+	return 0;
+}
+
+hr_memory *hr_memory_import(const uint8_t *uuid, const uint8_t *handle, int32_t release_fd, uint64_t word, char *why, int32_t room)
+{
+	hr_memory *memory = calloc(1, sizeof *memory);
+	if (memory == NULL)
+		snprintf(why, (size_t)room, "no memory to open the engine's");
+	if (memory == NULL || import(memory, uuid, handle, why, room) != 0) {
+		hr_send_number(release_fd, word);
+		free(memory);
 		return NULL;
 	}
 	atomic_init(&memory->refs, 1);
-	memory->address = (void *)(uintptr_t)address;
-	memory->bytes = 0;
-	memory->gpu = gpu;
+	memory->owner = getpid();
+	memory->release_fd = release_fd;
+	memory->word = word;
 	return memory;
 }
 
@@ -65,9 +84,11 @@ void hr_memory_release(hr_memory *memory)
 {
 	if (atomic_fetch_sub_explicit(&memory->refs, 1, memory_order_acq_rel) != 1)
 		return;
-	if (memory->gpu != NULL)
-		hr_gpu_close(memory->gpu, (uint64_t)(uintptr_t)memory->address);
-	else
+	if (memory->gpu == NULL) {
 		munmap(memory->address, memory->bytes);
+	} else if (memory->owner == getpid()) { /* a forked child has no driver */
+		hr_gpu_close(memory->gpu, (uint64_t)(uintptr_t)memory->address);
+		hr_send_number(memory->release_fd, memory->word);
+	}
 	free(memory);
 }

@@ -2,9 +2,9 @@
 
 #include "headrace_client.h"
 #include "memory.h"
+#include "send.h"
 #include "slot.h"
 
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -71,21 +71,10 @@ void hr_slot_retain(hr_slot *slot)
 
 int32_t hr_slot_refs(hr_slot *slot) { return atomic_load(&slot->refs); }
 
-static void send_token(int fd, uint64_t token)
-{
-	/* The deleter may run between a consumer's failing call and its look at errno. */
-	int saved = errno;
-	ssize_t n;
-	do
-		n = write(fd, &token, sizeof token);
-	while (n < 0 && errno == EINTR);
-	errno = saved;
-}
-
 void hr_slot_end(hr_slot *slot)
 {
 	if (slot->token != 0 && slot->owner == getpid())
-		send_token(slot->release_fd, slot->token);
+		hr_send_number(slot->release_fd, slot->token);
 	if (slot->memory != NULL)
 		hr_memory_release(slot->memory);
 	free(slot);

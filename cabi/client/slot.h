@@ -17,7 +17,7 @@ void hr_uses_add(hr_uses *uses, int64_t stream);
 void hr_uses_mark(hr_uses *uses, int64_t stream);
 
 /* hr_uses_end calls hr_slot_end once the work is done that the uses stand for: on this
- * thread if there is none, else on one that waits for it. */
+ * thread if there is none, else on one that waits for it and for no other slot. */
 void hr_uses_end(hr_uses *uses, hr_slot *slot);
 
 #endif

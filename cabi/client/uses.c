@@ -7,9 +7,14 @@
 
 /* A slot on a GPU goes back to the engine once the work is done that its consumers'
  * streams have at its last release. The events are recorded there and then, by the
- * deleter; a thread waits for them, so that no consumer does. */
+ * deleter; threads wait for them, so that no consumer does. A thread sleeps in the
+ * driver for one slot, so that a slot on a slow stream keeps no other one back: there
+ * come to be as many as slots have waited at one time. */
 
-enum { MOST = 16 }; /* streams and events of one slot; beyond them all streams count */
+enum {
+	MOST = 16,         /* streams and events of one slot; beyond them all streams count */
+	MOST_THREADS = 64, /* more slots than that wait in turn */
+};
 
 struct hr_uses {
 	hr_gpu *gpu;
@@ -24,8 +29,8 @@ struct hr_uses {
 /* One lock for all uses: each holds it for moments. A forked child does not take it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t some = PTHREAD_COND_INITIALIZER;
-static hr_uses *first, **last = &first; /* slots that wait */
-static int waiting;                     /* there is a thread */
+static hr_uses *first, **last = &first; /* slots that no thread waits for yet */
+static int queued, threads, idle;       /* of the threads, those without a slot */
 
 hr_uses *hr_uses_new(hr_gpu *gpu)
 {
@@ -80,32 +85,38 @@ static void finish(hr_uses *uses)
 	free(uses);
 }
 
-static void *wait_for_all(void *unused)
+static void *wait_for_slots(void *unused)
 {
 	(void)unused;
+	pthread_mutex_lock(&lock);
 	for (;;) {
-		pthread_mutex_lock(&lock);
 		while (first == NULL)
 			pthread_cond_wait(&some, &lock);
 		hr_uses *uses = first;
 		first = uses->next;
 		if (first == NULL)
 			last = &first;
+		queued--;
+		idle--;
 		pthread_mutex_unlock(&lock);
 		finish(uses);
+		pthread_mutex_lock(&lock);
+		idle++;
 	}
 	return NULL;
 }
 
+/* start sees that there is a thread for one more slot; -1 if there is none at all. */
 static int start(void)
 {
 	pthread_t thread;
-	if (waiting)
+	if (queued < idle || threads == MOST_THREADS)
 		return 0;
-	if (pthread_create(&thread, NULL, wait_for_all, NULL) != 0)
-		return -1;
+	if (pthread_create(&thread, NULL, wait_for_slots, NULL) != 0)
+		return threads > 0 ? 0 : -1;
 	pthread_detach(thread);
-	waiting = 1;
+	threads++;
+	idle++;
 	return 0;
 }
 
@@ -120,6 +131,7 @@ void hr_uses_end(hr_uses *uses, hr_slot *slot)
 			uses->next = NULL;
 			*last = uses;
 			last = &uses->next;
+			queued++;
 			pthread_cond_signal(&some);
 			pthread_mutex_unlock(&lock);
 			return;

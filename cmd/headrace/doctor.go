@@ -18,7 +18,7 @@ func (a *app) doctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look at this machine and say what to do",
-		Long: `Look at this machine: cores, memory, limits, build, Python package, and of each GPU
+		Long: `Look at this machine: cores, memory, limits, build, io_uring, Python package, and of each GPU
 the driver, kernels, free memory, PCIe link, pinning of the page cache and NUMA node;
 with --path, the speed of a folder. Nothing is changed. It fails only if something
 that was asked for does not work.`,

@@ -52,9 +52,10 @@ the two take turns.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.Socket, "socket", "", "path of the socket, made with mode 0600")
-	f.StringVar(&c.Device, "device", "cpu", "cpu or cuda:N")
+	f.StringVar(&c.Device, "device", "cpu", "cpu, cuda:N, GPU-<uuid> or MIG-<uuid>")
 	f.IntVar(&c.Clients, "max-clients", 0, "clients at one time (default 64)")
 	f.IntVar(&c.Pipelines, "max-pipelines", 0, "pipelines and loaders of all clients at one time (default 256)")
+	choices(cmd, "device", "cpu", "cuda:0")
 	return cmd
 }
 

@@ -19,6 +19,9 @@ complete are kept, one that was interrupted is continued. The same seed gives th
 same values, with the same encoder the same bytes.`,
 		Example: "  headrace gen bench/scenarios/smoke.json\n  headrace gen bench/scenarios/smoke.json --out /data/smoke",
 		Args:    exactly("SCENARIO.json"),
+
+		ValidArgsFunction: scenarios,
+
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := scenario.Load(args[0])
 			if err != nil {

@@ -304,17 +304,20 @@ func TestDoctor(t *testing.T) {
 }
 
 func TestDemo(t *testing.T) {
+	t.Setenv(asProgram, "1") // the ranks are processes
+	t.Setenv("RANK", "3")    // of another job, which does not count
+	t.Setenv("WORLD_SIZE", "4")
 	dir := filepath.Join(t.TempDir(), "demo")
 	text := must(t, "demo", "--dir", dir, "--crops", "40")
-	for _, w := range []string{"40 random crops of 5 arrays in 3 batches, each crop once", "\n40 samples in 3 batches", "samples/s", "decode", "assemble", "headrace info " + dir} {
+	for _, w := range []string{"40 random crops of 5 arrays in 2 batches, each crop once", "\n2 ranks, ", "coverage digest ", "\n20 samples in 2 batches", "samples/s", "decode", "assemble", "headrace info " + dir} {
 		if !strings.Contains(text, w) {
 			t.Errorf("the demo does not say %q:\n%s", w, text)
 		}
 	}
 	t.Setenv("TMPDIR", t.TempDir())
-	r := parsed(t, must(t, "demo", "--json", "--crops", "5"))
-	hasKeys(t, r, "arrays samples batches bytes wall_s samples_per_s gb_per_s stages missing")
-	if r["samples"] != 5.0 || r["missing"] != 0.0 {
+	r := parsed(t, must(t, "demo", "--json", "--crops", "5", "--ranks", "3"))
+	hasKeys(t, r, "arrays ranks digest exact samples batches bytes wall_s samples_per_s gb_per_s stages missing")
+	if r["samples"] != 5.0 || r["missing"] != 0.0 || r["ranks"] != 3.0 || r["exact"] != true {
 		t.Errorf("demo says %v", r)
 	}
 	if left := tree(t, os.Getenv("TMPDIR")); len(left) > 0 {

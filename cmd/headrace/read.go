@@ -49,13 +49,16 @@ may reach outside it where --pad says what lies there.`,
 	s := cmd.Flags()
 	s.StringVar(&f.box, "box", "", "start:stop of each axis, as 0:4,10:20 (default: the whole array)")
 	s.StringVar(&f.dtype, "dtype", "", "output type, as f32 or uint8 (default: the array's own)")
-	s.StringVar(&f.device, "device", "cpu", "cpu or cuda:N")
+	s.StringVar(&f.device, "device", "cpu", "cpu, cuda:N, GPU-<uuid> or MIG-<uuid>")
 	s.StringVar(&f.pad, "pad", "error", "outside of the array: error, fill, edge or reflect")
 	s.Float64Var(&f.padValue, "pad-value", 0, "what --pad fill writes, in output units")
 	s.StringVar(&f.axes, "axes", "", "order of the output's axes, as 2,1,0")
 	s.StringVar(&f.flip, "flip", "", "axes of the array to reverse, as 0,2")
 	s.StringVar(&f.level, "level", "", "level of an OME-Zarr image, by number or path (default: the finest)")
 	s.StringVarP(&f.out, "output", "o", "", "file to write, - for stdout")
+	choices(cmd, "pad", "error", "fill", "edge", "reflect")
+	choices(cmd, "device", "cpu", "cuda:0")
+	choices(cmd, "dtype", "f32", "bf16", "f16", "f64", "u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64", "bool")
 	return cmd
 }
 

@@ -203,6 +203,7 @@ func runLines(t *testing.T, dir, text string, env ...string) {
 func goProgram(t *testing.T, lines, text string) {
 	t.Helper()
 	dir := folder(t)
+	t.Setenv(asProgram, "1") // the demo starts this program as its ranks
 	must(t, "demo", "--dir", filepath.Join(dir, "data/demo"), "--crops", "1")
 	root, err := filepath.Abs("../..")
 	if err != nil {

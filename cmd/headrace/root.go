@@ -40,7 +40,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitOK
 	}
 	text, code := err.Error(), exitError
-	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
+	if own, ok := errors.AsType[coded](err); ok {
+		code = own.code
+	} else if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
 		text, code = "interrupted", exitInterrupted
 	} else if _, ok := errors.AsType[usageError](err); ok {
 		text += fmt.Sprintf(" (see `%s --help`)", cmd.CommandPath())
@@ -84,7 +86,7 @@ An array is named by a path or a file:// URI.`,
 	root.SetVersionTemplate("headrace {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON on stdout")
-	root.AddCommand(a.info(), a.read(), a.gen(), a.bench(), a.engine(), a.doctor(), a.demo())
+	root.AddCommand(a.info(), a.read(), a.gen(), a.bench(), a.order(), a.engine(), a.doctor(), a.demo(), a.launch())
 	root.SetHelpCommand(help())
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
@@ -137,8 +139,10 @@ func exactly(names ...string) cobra.PositionalArgs {
 }
 
 // printTable writes rows whose cells end in tabs, in aligned columns.
-func (a *app) printTable(rows []byte) error {
-	t := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
+func (a *app) printTable(rows []byte) error { return table(a.stdout, rows) }
+
+func table(out io.Writer, rows []byte) error {
+	t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	_, err := t.Write(rows)
 	return errors.Join(err, t.Flush())
 }

@@ -175,7 +175,7 @@ func (o *readObject) nextBatch(ctx context.Context) (Delivery, error) {
 	if err != nil {
 		return Delivery{}, readError(err, o.uri)
 	}
-	return deliver(b, 1)
+	return deliver(b, b.Errs(), 1)
 }
 
 func (o *readObject) close() error {

@@ -67,18 +67,32 @@ func TestDefaultDevice(t *testing.T) {
 		gpus int
 		env  map[string]string
 		want string
-	}{{2, nil, "cuda:0"}, {2, env(1), "cuda:1"}, {4, env(3), "cuda:3"}, {1, env(3), "cuda:0"}, {2, env(3), "cuda:1"}} {
+	}{{2, nil, "cuda:0"}, {4, env(1), "cuda:1"}, {4, env(3), "cuda:3"}, {1, env(3), "cuda:0"}, {4, map[string]string{"CUDA_VISIBLE_DEVICES": "-1"}, "cpu"}} {
 		fake := cudatest.New(t)
 		fake.Devices(c.gpus)
-		if got := defaultDevice(fake.Path, c.env); got.Device != c.want {
-			t.Errorf("%d GPUs, %v: %+v", c.gpus, c.env, got)
+		if got, err := defaultDevice(fake.Path, &request{Env: c.env}); err != nil || got.Device != c.want {
+			t.Errorf("%d GPUs, %v: %+v, %v", c.gpus, c.env, got, err)
 		}
+	}
+	one := cudatest.New(t)
+	one.Devices(1)
+	r := request{Env: env(2), OnError: "raise", Reuse: "window"}
+	if _, err := defaultDevice(one.Path, &r); err != nil || r.sharing != 4 {
+		t.Errorf("four ranks, one GPU: shared by %d, %v", r.sharing, err)
+	}
+	if c, err := r.config(nil, nil); err != nil || c.Sharing != 4 {
+		t.Errorf("the pipeline is told of %d, %v", c.Sharing, err)
+	}
+	few := cudatest.New(t)
+	few.Devices(2)
+	if got, err := defaultDevice(few.Path, &request{Env: env(1)}); !errors.Is(err, nd.ErrConfig) || !strings.Contains(err.Error(), "LOCAL_WORLD_SIZE=4") {
+		t.Errorf("four ranks, two GPUs: %+v, %v", got, err)
 	}
 	none := cudatest.New(t)
 	none.Devices(0)
 	for path, reason := range map[string]string{none.Path: "sees no GPU", filepath.Join(t.TempDir(), "libcuda.so.1"): "no NVIDIA driver"} {
-		got := defaultDevice(path, env(1))
-		if got.Device != "cpu" || !strings.Contains(got.Reason, reason) || strings.Contains(got.Reason, "\n") {
+		got, err := defaultDevice(path, &request{Env: env(1)})
+		if err != nil || got.Device != "cpu" || !strings.Contains(got.Reason, reason) || strings.Contains(got.Reason, "\n") {
 			t.Errorf("want the host since it %s: %+v", reason, got)
 		}
 	}
@@ -88,10 +102,24 @@ func TestDefaultDevice(t *testing.T) {
 func TestDeviceThatIsNotThere(t *testing.T) {
 	s, _ := onGPU(t)
 	missing := New(Options{Driver: filepath.Join(t.TempDir(), "libcuda.so.1")})
-	for want, on := range map[string]*Session{"no GPU 7: there are 2": s, "no NVIDIA driver": missing} {
+	for want, on := range map[string]*Session{"no GPU 7: the process may use 2": s, "no NVIDIA driver": missing} {
 		_, _, err := on.Open(t.Context(), gpuRequest(t, `, "device": "cuda:7"`))
 		if !errors.Is(err, nd.ErrDevice) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// A GPU may be asked for by its UUID, of an engine of a device by any name of that
+// one, and is known by its number from there on.
+func TestDeviceByUUID(t *testing.T) {
+	const second = "GPU-01010000-0000-0000-0000-000000000000" // of the fake driver
+	fake := cudatest.New(t)
+	for own, want := range map[string]string{"": "cuda:1", "cuda:1": "cuda:1", "cuda:0": "this engine's is \"cuda:0\"", "cpu": "this engine's is \"cpu\""} {
+		r := request{Device: second}
+		err := New(Options{Driver: fake.Path, Device: own}).place(&r)
+		if err != nil && (!errors.Is(err, nd.ErrConfig) || !strings.Contains(err.Error(), want)) || err == nil && r.Device != want {
+			t.Errorf("engine of %q: device %q, %v; want %s", own, r.Device, err, want)
 		}
 	}
 }

@@ -3,9 +3,13 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"slices"
 
+	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/loader"
 	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/pipeline"
 	"github.com/headrace/headrace/rank"
 	"github.com/headrace/headrace/sampler"
 )
@@ -17,6 +21,31 @@ type loaderSpec struct {
 	Seed      uint64 `json:"seed"`
 	Shuffle   bool   `json:"shuffle"`
 	Tail      string `json:"tail"`
+	Block     int64  `json:"block"`
+	Window    int    `json:"window"`
+	Locality  bool   `json:"locality"`
+	Replicas  int    `json:"replicas"`
+	Data      bool   `json:"data_digest"`
+	Name      string `json:"name"` // "" is the loader's number in the process
+	NoCheck   bool   `json:"no_check"`
+}
+
+// who is what a client says of its place in the job, beyond its environment.
+type who struct {
+	Rank       *int `json:"rank"`
+	World      *int `json:"world"`
+	LocalRank  *int `json:"local_rank"`
+	LocalWorld *int `json:"local_world"`
+}
+
+// identity is who the client of a request is: what it says wins over its environment.
+func (r *request) identity() (rank.Identity, error) {
+	o := rank.Override{Rank: r.Who.Rank, World: r.Who.World, LocalRank: r.Who.LocalRank, LocalWorld: r.Who.LocalWorld}
+	id, _, err := o.Detect(variables(r.Env))
+	if err != nil {
+		return id, nd.Errorf(nd.ErrConfig, "%w", err)
+	}
+	return id, nil
 }
 
 // loaderObject is a loader with its identity.
@@ -25,13 +54,15 @@ type loaderObject struct {
 	l     *loader.Loader
 	id    rank.Identity
 	where placed
+
+	source sampler.Source
 }
 
 func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
 	if r.Loader == nil {
 		return nil, nd.Errorf(nd.ErrBug, "the request has no loader")
 	}
-	id, err := Identity(r.Env)
+	id, err := r.identity()
 	if err != nil {
 		return nil, err
 	}
@@ -51,11 +82,13 @@ func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
 	l, err := loader.New(ctx, id, source.source, loader.Config{
 		Pipeline: p, BatchSize: r.Loader.BatchSize, Global: r.Loader.Global,
 		Seed: r.Loader.Seed, Shuffle: r.Loader.Shuffle, Tail: tail,
+		Block: r.Loader.Block, Window: r.Loader.Window, Locality: r.Loader.Locality, Replicas: r.Loader.Replicas,
+		DataDigest: r.Loader.Data, Name: r.Loader.Name, NoCheck: r.Loader.NoCheck,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &loaderObject{l: l, id: id, where: r.placed}, nil
+	return &loaderObject{l: l, id: id, where: r.placed, source: source.source}, nil
 }
 
 func (o *loaderObject) close() error {
@@ -72,26 +105,32 @@ type loaderAbout struct {
 	Rank        int    `json:"rank"`
 	World       int    `json:"world"`
 	Fingerprint string `json:"fingerprint"`
+	Plan        string `json:"plan"`   // hash of all that ranks must agree on
+	Checks      bool   `json:"checks"` // the launcher's agent compares the plans
+	Note        string `json:"note"`   // what is done without, "" for nothing
 }
 
 func (o *loaderObject) about() any {
-	global := o.l.State().Global
+	stream := o.l.Stream()
 	return loaderAbout{
 		placed: o.where,
-		Len:    o.l.Len(), BatchSize: (global-1)/int64(o.id.World) + 1, Global: global,
+		Len:    o.l.Len(), BatchSize: stream.MaxRows(o.id.World), Global: stream.Global,
 		Rank: o.id.Rank, World: o.id.World, Fingerprint: o.l.Fingerprint(),
+		Plan: stream.PlanHash(), Checks: o.l.Checks(), Note: o.l.Note(),
 	}
 }
 
-// nextBatch weighs a batch by its share of an even slice of a full global batch:
-// the mean over the ranks of weight times the batch's mean is the mean over the
-// global batch.
 func (o *loaderObject) nextBatch(ctx context.Context) (Delivery, error) {
 	b, err := o.l.Next(ctx)
 	if err != nil {
 		return Delivery{}, err
 	}
-	return deliver(b, float64(len(b.Samples()))*float64(o.id.World)/float64(o.l.State().Global))
+	// Padding repeats a sample, and its error with it.
+	errs := slices.DeleteFunc(slices.Clone(b.Errs()), func(err error) bool {
+		bad, ok := errors.AsType[*pipeline.SampleError](err)
+		return ok && bad.ID == loader.Padding
+	})
+	return deliver(b, errs, o.l.Weight(b))
 }
 
 func (o *loaderObject) answer(ctx context.Context, method string, argument []byte) (any, error) {
@@ -101,20 +140,86 @@ func (o *loaderObject) answer(ctx context.Context, method string, argument []byt
 	case "epoch":
 		return o.l.Epoch(), nil
 	case "set_epoch":
-		var epoch int64
-		if err := json.Unmarshal(argument, &epoch); err != nil {
-			return nil, nd.Errorf(nd.ErrConfig, "epoch: %w", err)
+		epoch, err := whole("epoch", argument)
+		if err != nil {
+			return nil, err
 		}
 		return nil, o.l.SetEpoch(ctx, epoch)
 	case "state":
 		return o.l.State(), nil
 	case "load_state":
-		state, err := loader.ParseState(argument)
+		var load struct {
+			State       json.RawMessage `json:"state"`
+			AcceptDrift bool            `json:"accept_drift"`
+		}
+		if err := Parse(argument, &load); err != nil {
+			return nil, err
+		}
+		state, err := sampler.ParseState(load.State)
 		if err != nil {
 			return nil, err
 		}
-		err = o.l.Load(ctx, state)
+		err = o.l.Load(ctx, state, load.AcceptDrift)
 		return o.about(), err
+	case "restart":
+		return nil, o.l.Restart(ctx)
+	case "redo":
+		step, err := whole("step", argument)
+		if err != nil {
+			return nil, err
+		}
+		return nil, o.l.Redo(ctx, step)
+	case "report":
+		epoch, err := whole("epoch", argument)
+		if err != nil {
+			return nil, err
+		}
+		report, known := o.l.Report(epoch)
+		if !known {
+			return nil, nil
+		}
+		return report, nil
+	}
+	return o.prove(method, argument)
+}
+
+// prove answers what is asked to compare ranks and epochs.
+func (o *loaderObject) prove(method string, argument []byte) (any, error) {
+	switch method {
+	case "origin":
+		var ask struct {
+			Epoch int64   `json:"epoch"`
+			IDs   []int64 `json:"ids"`
+		}
+		if err := Parse(argument, &ask); err != nil {
+			return nil, err
+		}
+		return origins(o.source, ask.Epoch, ask.IDs), nil
+	case "quality":
+		return o.l.Stream().Quality(), nil
+	case "plan":
+		return o.l.Plan(), nil
+	case "compare":
+		var plans []agentapi.Plan
+		if err := json.Unmarshal(argument, &plans); err != nil {
+			return nil, nd.Errorf(nd.ErrConfig, "plans: %w", err)
+		}
+		return nil, agentapi.Compare(plans)
+	case "expected":
+		epoch, err := whole("epoch", argument)
+		if err != nil {
+			return nil, err
+		}
+		d := o.l.Expected(epoch)
+		return map[string]any{"epoch": epoch, "count": d.Count, "digest": d.String()}, nil
 	}
 	return nil, noMethod(method)
+}
+
+// whole reads an argument that is one whole number.
+func whole(name string, argument []byte) (n int64, err error) {
+	if err = json.Unmarshal(argument, &n); err != nil {
+		err = nd.Errorf(nd.ErrConfig, "%s: %w", name, err)
+	}
+	return n, err
 }

@@ -16,6 +16,7 @@ import (
 type loan struct {
 	batch *pipeline.Batch
 	out   *atomic.Int64
+	lent  bool // memory on a GPU that another process has open
 
 	mu       sync.Mutex
 	streams  []uintptr // that consumers use the batch on
@@ -41,11 +42,12 @@ func (l *loan) use(stream int64) {
 	}
 }
 
-// waits reports whether giveBack has to wait on the host.
+// waits reports whether giveBack may have to wait: for work on the GPU, or, once the
+// pipeline is closed, until the other process has closed the memory.
 func (l *loan) waits() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.anywhere
+	return l.anywhere || l.lent
 }
 
 // giveBack releases the batch after the work that its consumers' streams have. Its

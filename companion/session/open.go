@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/headrace/headrace/nd"
@@ -42,6 +43,10 @@ func (s *Session) complete(r *request) error {
 	if r.Open == "source" || r.Open == "array" {
 		return nil
 	}
+	if r.Loader != nil && r.Loader.Name == "" {
+		// All ranks open their loaders in one order, so the numbers agree.
+		r.Loader.Name = fmt.Sprintf("loader %d", s.loaders.Load())
+	}
 	if r.Workers == 0 && r.Open == "pipeline" {
 		r.Workers = s.options.Cores
 	}
@@ -67,6 +72,9 @@ func (s *Session) open(ctx context.Context, r *request) (object, error) {
 		return nil, err
 	}
 	o.onClose(s.options.Pipelines.give)
+	if r.Open == "loader" {
+		s.loaders.Add(1)
+	}
 	return o, nil
 }
 

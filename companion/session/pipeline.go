@@ -194,7 +194,7 @@ func (o *pipelineObject) nextBatch(ctx context.Context) (Delivery, error) {
 		case err != nil:
 			return Delivery{}, err
 		default:
-			return deliver(b, float64(len(b.Samples()))/float64(o.request.BatchSize))
+			return deliver(b, b.Errs(), float64(len(b.Samples()))/float64(o.request.BatchSize))
 		}
 	}
 }

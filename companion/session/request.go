@@ -45,11 +45,15 @@ type request struct {
 
 	Source *sourceSpec       `json:"source"` // source, loader
 	Loader *loaderSpec       `json:"loader"` // loader
+	Who    who               `json:"who"`    // loader, pipeline
 	Env    map[string]string `json:"env"`    // loader, pipeline
 
 	memory func() pipeline.Memory
-	driver string // path of libcuda
-	placed placed // pipeline, loader
+	// sharing is the number of ranks on the GPU that was chosen for the client; 0 where
+	// it was named.
+	sharing int
+	driver  string // path of libcuda
+	placed  placed // pipeline, loader
 }
 
 // at is where a URI leads: a relative path is one of the client's.
@@ -150,7 +154,7 @@ func (r *request) config(arrays []pipeline.ArrayRef, feeds [][]int) (pipeline.Co
 		Readers: r.Readers, Workers: r.Workers, Lookahead: r.Lookahead, Slots: r.Slots,
 		HostBytes: r.HostBytes, DecodedBytes: r.DecodedBytes, Reader: r.Reader, NoVerify: !r.Verify,
 		DeviceBytes: r.DeviceBytes, MappedBytes: r.MappedBytes, CompressedBytes: r.Compressed,
-		Decoder: r.Decoder, SMs: r.SMs, Driver: r.driver,
+		Decoder: r.Decoder, SMs: r.SMs, Sharing: r.sharing, Driver: r.driver,
 		BatchMemory: r.batchMemory(),
 	}
 	if len(feeds) != len(r.Fields) {

@@ -43,6 +43,7 @@ type Options struct {
 type Session struct {
 	options Options
 	poison  atomic.Pointer[string]
+	loaders atomic.Int64 // opened so far
 	mu      struct {
 		sync.Mutex
 		last  uint64

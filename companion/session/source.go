@@ -14,18 +14,34 @@ import (
 
 // sourceSpec is a source of samples as Python describes it.
 type sourceSpec struct {
-	Kind   string       `json:"kind"` // random, grid or list
+	Kind   string       `json:"kind"` // random, grid, list, table, mix or weighted
 	Fields []sourceSpan `json:"fields"`
 
-	Count   int64  `json:"count"` // random
+	Count   int64  `json:"count"` // random, mix, weighted
 	Seed    uint64 `json:"seed"`
 	Weights string `json:"weights"`
 	Flips   []int  `json:"flips"`
 
 	Stride []int64 `json:"stride"` // grid
 	Tail   string  `json:"tail"`
+	Shards bool    `json:"by_shard"`
 
 	Samples []listedSample `json:"samples"` // list
+
+	Path    string `json:"path"` // table: a file, or the text itself
+	Text    string `json:"text"`
+	Format  string `json:"format"`  // csv or jsonl
+	Outside bool   `json:"outside"` // crops may reach beyond their arrays
+	Extra   bool   `json:"extra"`   // names that are not known are passed over
+
+	Parts   []sourcePart `json:"parts"`   // mix, weighted: of one part
+	Factors []float64    `json:"factors"` // weighted: of each sample; null are the table's own
+}
+
+// sourcePart is a source within another.
+type sourcePart struct {
+	Source sourceSpec `json:"source"`
+	Weight float64    `json:"weight"`
 }
 
 // sourceSpan is a field of a source: where it is cropped from.
@@ -66,58 +82,16 @@ func openSource(ctx context.Context, request *request) (*sourceObject, error) {
 	if spec == nil {
 		return nil, nd.Errorf(nd.ErrBug, "the request has no source")
 	}
-	r := resolver{at: request.at, dir: request.Dir, places: map[string]int{}}
-	fields := make([]sampler.Field, len(spec.Fields))
-	o := &sourceObject{}
-	for i, f := range spec.Fields {
-		arrays, err := r.resolve(ctx, f.Arrays)
-		if err != nil {
-			return nil, err
-		}
-		fields[i] = sampler.Field{Name: f.Name, Crop: f.Shape, Arrays: arrays}
-		feed := make([]int, len(arrays))
-		for k, a := range arrays {
-			feed[k] = a.Index
-		}
-		o.feeds = append(o.feeds, feed)
+	m := &maker{resolver: resolver{at: request.at, dir: request.Dir, places: map[string]int{}}}
+	made, err := m.make(ctx, spec)
+	if err != nil {
+		return nil, err
 	}
-	for _, a := range r.arrays {
+	o := &sourceObject{source: made, feeds: m.feeds}
+	for _, a := range m.arrays {
 		o.arrays = append(o.arrays, pipeline.ArrayRef{URI: request.at(a.Name)})
 	}
-	var err error
-	o.source, err = spec.source(fields, r.arrays)
-	return o, err
-}
-
-func (s *sourceSpec) source(fields []sampler.Field, arrays []sampler.Array) (sampler.Source, error) {
-	switch s.Kind {
-	case "random":
-		weight, err := sampler.ParseWeight(s.Weights)
-		if err != nil {
-			return nil, err
-		}
-		return sampler.NewRandom(sampler.RandomCrops{Fields: fields, Count: s.Count, Weight: weight, Seed: s.Seed, Flips: s.Flips})
-	case "grid":
-		tail, err := sampler.ParseGridTail(s.Tail)
-		if err != nil {
-			return nil, err
-		}
-		return sampler.NewGrid(sampler.GridCrops{Fields: fields, Stride: s.Stride, Tail: tail})
-	case "list":
-		return sampler.NewList(sampler.CropList{Arrays: arrays, Samples: s.crops(fields)})
-	}
-	return nil, nd.Errorf(nd.ErrBug, "there is no source of kind %q", s.Kind)
-}
-
-func (s *sourceSpec) crops(fields []sampler.Field) [][]sampler.Crop {
-	all := make([][]sampler.Crop, len(s.Samples))
-	for i, sample := range s.Samples {
-		all[i] = make([]sampler.Crop, len(sample.Crops))
-		for f, c := range sample.Crops {
-			all[i][f] = sampler.Crop{Array: fields[f].Arrays[c.Array].Index, Box: c.Box.box(), Flip: sample.Flip}
-		}
-	}
-	return all
+	return o, nil
 }
 
 // resolver gives each distinct URI a number and reads its metadata once.
@@ -154,7 +128,7 @@ func (r *resolver) array(ctx context.Context, uri string) (sampler.Array, error)
 	if err != nil {
 		return sampler.Array{}, err
 	}
-	a := sampler.Array{Index: len(r.arrays), Name: uri, Shape: meta.Shape, Canonical: meta.Canonical()}
+	a := sampler.Array{Index: len(r.arrays), Name: uri, Shape: meta.Shape, Shard: meta.Levels[0].Chunk, Canonical: meta.Canonical()}
 	r.places[uri] = a.Index
 	r.arrays = append(r.arrays, a)
 	return a, nil

@@ -35,7 +35,7 @@ func (h *holdings) held() *atomic.Int64 { return &h.out }
 // Delivery is a batch and what is said about it beyond the batch itself.
 type Delivery struct {
 	Batch  *pipeline.Batch
-	Weight float64 // share of a full batch
+	Weight float64 // of a loader: loader.Weight; of a pipeline: share of a full batch
 	Errors []byte  // JSON of the samples that were skipped or filled, nil for none
 }
 
@@ -46,13 +46,14 @@ type sampleNote struct {
 	Message string `json:"message"`
 }
 
-func deliver(b *pipeline.Batch, weight float64) (Delivery, error) {
+// deliver describes a batch; errs are those of its samples that were skipped or filled.
+func deliver(b *pipeline.Batch, errs []error, weight float64) (Delivery, error) {
 	d := Delivery{Batch: b, Weight: weight}
-	if len(b.Errs()) == 0 {
+	if len(errs) == 0 {
 		return d, nil
 	}
 	var list []sampleNote
-	for _, err := range b.Errs() {
+	for _, err := range errs {
 		note := sampleNote{Message: err.Error()}
 		_, note.Kind = KindOf(err)
 		if s, ok := errors.AsType[*pipeline.SampleError](err); ok {
@@ -78,7 +79,8 @@ func (s *Session) next(ctx context.Context, from stream, timeout time.Duration, 
 		return Failed, err
 	}
 	from.held().Add(1)
-	out := &loan{batch: d.Batch, out: from.held()}
+	_, gpu := d.Batch.GPU()
+	out := &loan{batch: d.Batch, out: from.held(), lent: gpu && s.options.Memory != nil}
 	token, err := s.put(out)
 	if err != nil {
 		return Failed, errors.Join(err, d.Batch.Release(nil))

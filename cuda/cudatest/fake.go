@@ -34,6 +34,10 @@ func (f *Fake) Version(v int) { f.set("version", v) }
 // Devices sets how many devices there are, at most 16. For use before Load.
 func (f *Fake) Devices(n int) { f.set("devices", n) }
 
+// Instance makes a device an instance of a divided GPU (MIG) with that profile, as
+// "1g.5gb".
+func (f *Fake) Instance(device int, profile string) { f.lib.Call("instance", profile, device, 0) }
+
 // Memory sets the bytes of each device; an allocation beyond is out of memory.
 func (f *Fake) Memory(n int64) { f.set("memory", int(n)) }
 

@@ -14,7 +14,8 @@
 // chunk, and lets the host decode what is wrong.
 //
 // Zstandard alone is a Format. A deflate stream has no headers that could be
-// checked without decoding all of it.
+// checked without decoding all of it, and one flipped bit of it makes nvCOMP 5.2
+// reach for an illegal address (docs/decisions/010-deflate-on-the-host.md).
 //
 // A Library may be used from any goroutine; its calls run one at a time.
 package nvcomp

@@ -1,5 +1,5 @@
 // Package demo shows the engine at work: it writes small arrays in several codecs
-// and streams an epoch of random crops over them.
+// and streams an epoch of random crops over them, on several ranks.
 package demo
 
 import (
@@ -51,33 +51,29 @@ func Arrays() []dataset.Array {
 	return list
 }
 
-// Result is what the demo has to tell.
-type Result struct {
-	Arrays      []string `json:"arrays"`
-	Samples     int64    `json:"samples"`
-	Missing     int64    `json:"missing"` // crops that never came
-	Batches     int64    `json:"batches"`
-	Bytes       int64    `json:"bytes"` // of the batches
-	WallS       float64  `json:"wall_s"`
-	SamplesPerS float64  `json:"samples_per_s"`
-	GBPerS      float64  `json:"gb_per_s"`
+// Progress is told how far a phase is.
+type Progress func(phase string, inBytes bool, done, total int64)
 
-	Stages []benchmark.Stage `json:"stages"`
-	Stats  pipeline.Stats    `json:"-"`
+// Prepare writes the arrays below root where they are missing.
+func Prepare(ctx context.Context, root string, progress Progress) error {
+	return dataset.Write(ctx, root, Arrays(), func(done, total int64) { progress("write sample data", true, done, total) })
 }
 
-// Report is told how far a phase is.
-type Report func(phase string, inBytes bool, done, total int64)
+// Part is what one rank has to tell.
+type Part struct {
+	Rank     int            `json:"rank"`
+	Report   loader.Report  `json:"report"`
+	Expected string         `json:"expected"` // digest of the whole epoch, from the plan
+	Batches  int64          `json:"batches"`
+	Bytes    int64          `json:"bytes"` // of the batches
+	WallS    float64        `json:"wall_s"`
+	Stats    pipeline.Stats `json:"stats"`
+}
 
-// Run writes the arrays below root where they are missing and streams one epoch
-// of count crops, in f32.
-func Run(ctx context.Context, root string, count int64, report Report) (*Result, error) {
-	arrays := Arrays()
-	err := dataset.Write(ctx, root, arrays, func(done, total int64) { report("write sample data", true, done, total) })
-	if err != nil {
-		return nil, err
-	}
-	source, refs, err := open(ctx, root, arrays, count)
+// Rank streams this rank's part of one epoch of count crops of the arrays below root,
+// in f32.
+func Rank(ctx context.Context, id rank.Identity, root string, count int64) (*Part, error) {
+	source, refs, err := open(ctx, root, Arrays(), count)
 	if err != nil {
 		return nil, err
 	}
@@ -85,20 +81,85 @@ func Run(ctx context.Context, root string, count int64, report Report) (*Result,
 	for _, n := range crop() {
 		field.Shape = append(field.Shape, int(n))
 	}
-	l, err := loader.New(ctx, rank.Single(), source, loader.Config{
+	l, err := loader.New(ctx, id, source, loader.Config{
 		Pipeline:  pipeline.Config{Arrays: refs, Fields: []pipeline.Field{field}},
 		BatchSize: batchSize, Seed: seed, Shuffle: true,
 	})
 	if err != nil {
 		return nil, err
 	}
-	r, err := epoch(ctx, l, count, report)
-	if err = errors.Join(err, l.Close()); err != nil {
+	p, err := epoch(ctx, l)
+	return p, errors.Join(err, l.Close())
+}
+
+// epoch takes all batches of one epoch.
+func epoch(ctx context.Context, l *loader.Loader) (*Part, error) {
+	p := &Part{Rank: l.Identity().Rank, Expected: l.Expected(0).String()}
+	began := time.Now()
+	for {
+		b, err := l.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		p.Batches++
+		p.Bytes += b.Bytes(0)
+		if err := b.Release(nil); err != nil {
+			return nil, err
+		}
+	}
+	p.WallS = time.Since(began).Seconds()
+	p.Report, _ = l.Report(0)
+	p.Stats = l.Stats()
+	// The pipeline counts what it planned, and it has begun the next epoch.
+	p.Stats.Samples, p.Stats.Batches = p.Report.Delivered, p.Batches
+	return p, nil
+}
+
+// Result is what the demo has to tell: the sum over its ranks.
+type Result struct {
+	Arrays      []string `json:"arrays"`
+	Ranks       int      `json:"ranks"`
+	Samples     int64    `json:"samples"`
+	Missing     int64    `json:"missing"` // crops that never came
+	Digest      string   `json:"digest"`  // of what came
+	Exact       bool     `json:"exact"`   // it is the one that the plan alone gives: each crop came once
+	Batches     int64    `json:"batches"` // of a rank
+	Bytes       int64    `json:"bytes"`   // of the batches
+	WallS       float64  `json:"wall_s"`  // of the slowest rank
+	SamplesPerS float64  `json:"samples_per_s"`
+	GBPerS      float64  `json:"gb_per_s"`
+
+	Stages []benchmark.Stage `json:"stages"` // of rank 0
+	Stats  pipeline.Stats    `json:"-"`
+}
+
+// Sum adds up what the ranks have to tell.
+func Sum(root string, parts []Part) (*Result, error) {
+	r := &Result{Ranks: len(parts)}
+	for _, a := range Arrays() {
+		r.Arrays = append(r.Arrays, path.Join(root, a.Path))
+	}
+	reports := make([]loader.Report, len(parts))
+	for i, p := range parts {
+		reports[i] = p.Report
+		r.Bytes += p.Bytes
+		r.Batches = max(r.Batches, p.Batches)
+		r.WallS = max(r.WallS, p.WallS)
+		if p.Rank == 0 {
+			r.Stats, r.Stages = p.Stats, benchmark.Stages(p.Stats)
+		}
+	}
+	whole, err := loader.Merge(reports...)
+	if err != nil {
 		return nil, err
 	}
-	for _, ref := range refs {
-		r.Arrays = append(r.Arrays, ref.URI)
-	}
+	r.Samples, r.Missing = whole.Delivered, whole.Of-whole.Coverage.Count
+	r.Digest = whole.Coverage.String()
+	r.Exact = whole.Complete() && len(parts) > 0 && r.Digest == parts[0].Expected
+	r.SamplesPerS, r.GBPerS = float64(r.Samples)/r.WallS, float64(r.Bytes)/1e9/r.WallS
 	return r, nil
 }
 
@@ -115,42 +176,4 @@ func open(ctx context.Context, root string, arrays []dataset.Array, count int64)
 	image := sampler.Field{Name: "image", Crop: crop(), Arrays: known}
 	source, err := sampler.NewRandom(sampler.RandomCrops{Fields: []sampler.Field{image}, Count: count, Seed: seed})
 	return source, refs, err
-}
-
-// epoch takes all batches of one epoch and counts what never came.
-func epoch(ctx context.Context, l *loader.Loader, count int64, report Report) (*Result, error) {
-	r := &Result{}
-	seen := make([]bool, count)
-	began := time.Now()
-	for {
-		b, err := l.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range b.Samples() {
-			seen[s.ID] = true
-		}
-		r.Samples += int64(len(b.Samples()))
-		r.Batches++
-		r.Bytes += b.Bytes(0)
-		if err := b.Release(nil); err != nil {
-			return nil, err
-		}
-		report("stream crops", false, r.Samples, count)
-	}
-	r.WallS = time.Since(began).Seconds()
-	r.SamplesPerS, r.GBPerS = float64(r.Samples)/r.WallS, float64(r.Bytes)/1e9/r.WallS
-	r.Stats = l.Stats()
-	// The pipeline counts what it planned, and it has begun the next epoch.
-	r.Stats.Samples, r.Stats.Batches = r.Samples, r.Batches
-	r.Stages = benchmark.Stages(r.Stats)
-	for _, there := range seen {
-		if !there {
-			r.Missing++
-		}
-	}
-	return r, nil
 }

@@ -68,13 +68,16 @@ func freeMemory(name string, g *cuda.Device) Check {
 }
 
 func batchedCopies(name string, info cuda.Info) Check {
+	c := Check{Name: name + " copies", Status: OK, Found: "in batches: one call of the driver for hundreds of chunks"}
 	if info.BatchCopy {
-		return Check{name + " copies", OK, "in batches: one call of the driver for hundreds of chunks", ""}
+		return c
 	}
-	return Check{
-		name + " copies", Note, "one call of the driver for each chunk",
-		"a driver of CUDA 12.8 or later (570) copies scattered chunks faster",
+	c.Status, c.Found = Note, "small chunks by a kernel, on multiprocessors that the trainer lacks meanwhile"
+	if !info.HostPointers {
+		c.Found = "one call of the driver for each chunk"
 	}
+	c.Advice = "a driver of CUDA 12.8 or later (570) has copies in batches"
+	return c
 }
 
 // pinBytes bounds what the check of pinning maps.

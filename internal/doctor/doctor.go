@@ -2,6 +2,7 @@
 // missing or slow and what to do about it.
 //
 //	host.go     cores, memory, limits, build
+//	uring.go    io_uring: kernel, build, what forbids it
 //	gpu.go      the driver, and the list of checks of each GPU
 //	device.go   what a GPU is asked through the driver: kernels, memory, pinning
 //	sysfs.go    what the system says of it: PCIe link, NUMA node, MPS
@@ -71,6 +72,7 @@ func Run(ctx context.Context, s System) []Check {
 		s.build(),
 		s.features(),
 		s.pages(),
+		s.uring(),
 	}
 	checks = append(checks, s.gpus(ctx)...)
 	if s.Python != "" {

@@ -109,7 +109,7 @@ func TestRunHere(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	if got := strings.Join(names, " "); !strings.HasPrefix(got, "cores memory open files build CPU pages GPU") {
+	if got := strings.Join(names, " "); !strings.HasPrefix(got, "cores memory open files build CPU pages io_uring GPU") {
 		t.Errorf("checks: %s", got)
 	}
 }

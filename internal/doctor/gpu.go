@@ -100,7 +100,7 @@ func identity(name string, info cuda.Info) Check {
 	switch {
 	case info.Major < 8:
 		c.Status, c.Advice = Warn, "the kernels of headrace need compute capability 8.0: batches stay on the host"
-	case strings.Contains(info.Name, "MIG "):
+	case info.MIG:
 		c.Status, c.Advice = Note, "an instance of a divided GPU (MIG): all instances share one PCIe link"
 	}
 	return c

@@ -97,6 +97,15 @@ func TestGPUs(t *testing.T) {
 	}
 }
 
+// An instance of a divided GPU is named as nvidia-smi names it, and what it shares is told.
+func TestInstance(t *testing.T) {
+	s, fake := node(t, nil)
+	fake.Instance(1, "1g.10gb")
+	checks := s.gpus(context.Background())
+	expect(t, find(t, checks, "GPU 0"), OK, "GPU-0100")
+	expect(t, find(t, checks, "GPU 1"), Note, "MIG 1g.10gb", "MIG-0101", "share one PCIe link")
+}
+
 // What an old driver lacks is said with what to do, and the checks go on.
 func TestOldDriver(t *testing.T) {
 	s, _ := node(t, nil, one, func(f *cudatest.Fake) { f.Version(11080) })
@@ -110,7 +119,7 @@ func TestOldDriver(t *testing.T) {
 	checks = s.gpus(context.Background())
 	expect(t, find(t, checks, "GPU driver"), Warn, "CUDA 12.1", "535")
 	expect(t, find(t, checks, "GPU 0 kernels"), Warn, "unsupported .version", "535")
-	expect(t, find(t, checks, "GPU 0 copies"), Note, "each chunk", "12.8")
+	expect(t, find(t, checks, "GPU 0 copies"), Note, "by a kernel", "12.8")
 	find(t, checks, "GPU 0 page cache")
 }
 

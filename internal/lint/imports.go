@@ -31,7 +31,7 @@ var folders = map[string]row{
 	"cuda/kernels": {ours: []string{"nd"}, pure: true, why: "kernels is an image and the form of its parameters; who launches them is another's business"},
 	"cuda/decode":  {ours: []string{"nd", "cuda", "cuda/kernels"}, why: "decode is chunks of bytes on a device: it knows neither arrays nor waves"},
 
-	"agentapi":    {ours: []string{"nd"}, why: "the protocol is shared by both ends and must pull in neither"},
+	"agentapi":    {ours: []string{"nd", "internal/jsonframe"}, why: "the protocol is shared by both ends and must pull in neither"},
 	"companion":   {ours: []string{"nd", "pipeline", "companion/session", "agentapi"}, others: []string{"golang.org/x/sys"}, why: "the engine process is a session behind a socket"},
 	"coord":       {ours: []string{"nd", "rank", "sampler", "agentapi"}, pure: true, why: "the machine that the log drives is a pure function of the log"},
 	"coord/group": {ours: []string{"coord"}, others: []string{"go.etcd.io/raft/v3"}, pure: true, why: "the decision loop has no I/O, so that the simulator can run many of them"},
@@ -42,22 +42,24 @@ var folders = map[string]row{
 
 	"companion/session": {ours: []string{"nd", "rank", "sampler", "zarr", "cuda", "pipeline", "loader", "agentapi"}, why: "what a client asks for is the same in its process and over a socket"},
 
-	"launcher/rendezvous": {ours: []string{"nd"}, why: "who is in the round is agreed without knowing what a worker is"},
+	"launcher/rendezvous": {ours: []string{"nd", "internal/jsonframe"}, why: "who is in the round is agreed without knowing what a worker is"},
 	"launcher/topology":   {ours: []string{"nd", "launcher/nvml"}, others: []string{"golang.org/x/sys"}, why: "the machine's shape is read, not acted on"},
 	"launcher/nvml":       {others: []string{"github.com/NVIDIA/go-nvml"}, why: "NVML is wanted in one place, behind a build tag"},
 
 	"cabi":     {ours: []string{"nd", "rank", "sampler", "zarr", "store", "pipeline", "loader", "companion/session", "coord", "agentapi"}, why: "cabi translates calls; what it can do, Go programs can do without it"},
 	"cmd":      {ours: []string{"*"}, others: []string{"github.com/spf13", "github.com/schollz/progressbar", "golang.org/x/term", "golang.org/x/sys"}, why: "flags and printing only"},
-	"examples": {ours: []string{"nd", "rank", "sampler", "store", "pipeline", "loader"}, why: "an example uses what a user has"},
+	"examples": {ours: []string{"nd", "rank", "sampler", "store", "cuda", "pipeline", "loader"}, why: "an example uses what a user has"},
 
 	"internal/scenario":   {ours: []string{"nd", "zarr", "codec", "sampler", "store", "pipeline"}, why: "scenarios describe data sets and runs; cmd runs them"},
 	"internal/dataset":    {ours: []string{"nd", "zarr", "codec", "internal/scenario", "internal/atomicfile"}, others: []string{"github.com/klauspost/compress", "github.com/DataDog/zstd"}, why: "dataset writes what a scenario describes"},
 	"internal/plainread":  {ours: []string{"nd", "zarr", "codec", "store"}, why: "what the engine is held against shares no code with it"},
 	"internal/npy":        {ours: []string{"nd"}, pure: true, why: "npy is a header"},
+	"internal/order":      {ours: []string{"nd", "sampler"}, why: "order walks an epoch on several cores; what it computes is sampler's"},
 	"internal/export":     {ours: []string{"nd", "zarr", "sampler", "pipeline"}, why: "export streams one box through the engine"},
 	"internal/benchmark":  {ours: []string{"nd", "zarr", "codec", "store", "sampler", "pipeline", "internal/scenario", "internal/dataset", "internal/plainread"}, why: "a benchmark writes its data, runs the engine and checks it against plainread"},
 	"internal/demo":       {ours: []string{"nd", "rank", "sampler", "pipeline", "loader", "internal/scenario", "internal/dataset", "internal/benchmark"}, why: "the demo is a small trainer over small data"},
-	"internal/doctor":     {ours: []string{"rank", "cuda", "cuda/kernels"}, others: []string{"golang.org/x/sys"}, why: "doctor looks at the machine, its GPUs and whether the kernels load there, not at data"},
+	"internal/doctor":     {ours: []string{"rank", "store", "cuda", "cuda/kernels"}, others: []string{"golang.org/x/sys"}, why: "doctor looks at the machine, its GPUs and whether the kernels load there, not at data; store is where io_uring is tried"},
+	"internal/jsonframe":  {ours: []string{"nd"}, why: "the form of messages, not what they say"},
 	"internal/atomicfile": {ours: []string{"nd"}, others: []string{"golang.org/x/sys"}, why: "a file that is whole or absent"},
 	"internal/lint":       {why: "lint reads source and needs nothing of the engine"},
 }

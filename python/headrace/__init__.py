@@ -54,9 +54,11 @@ from ._errors import (
 )
 from ._loader import Loader
 from ._pipeline import Pipeline
+from ._report import Report, merge_reports
 from ._sample import Sample
-from ._source import Crops, crop_list, grid_crops, random_crops
+from ._source import Crops, crop_list, grid_crops, mix, random_crops, weighted
 from ._tensor import Tensor
+from ._torch import TorchBatch
 from ._version import __version__
 
 __all__ = [
@@ -80,14 +82,19 @@ __all__ = [
     "NotFound",
     "Pipeline",
     "PoolStarved",
+    "Report",
     "Sample",
     "SampleError",
     "Shape",
     "Tensor",
+    "TorchBatch",
     "Unsupported",
     "__version__",
     "crop_list",
     "grid_crops",
+    "merge_reports",
+    "mix",
     "open",
     "random_crops",
+    "weighted",
 ]

@@ -10,6 +10,7 @@ from ._client import Client, Hold, Room
 from ._dtype import Dtype
 from ._errors import Closed, HeadraceError, error_of
 from ._tensor import CPU, Tensor, stream_number
+from ._torch import TorchBatch, torch_batch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,15 +47,31 @@ class Batch(Mapping[str, Tensor]):
         The epoch (0 for a pipeline), and the number of the batch: within the epoch
         for a loader, since the start for a pipeline. Both count from 0.
     weight
-        Share of a full batch: 1.0, less for the last of an epoch or where samples
-        were skipped, 0.0 for a batch of no samples. Weigh the loss of a short batch
-        with it.
+        Of a loader's batch: multiply the mean loss of its samples by it, and the mean over
+        the ranks, as DDP takes it of gradients, is the mean over the global batch. 1.0 where
+        all ranks have as many samples, 0.0 for a batch of none, less where samples were
+        skipped. Of a pipeline's: the share of a full batch.
+    weights
+        The weight of each sample: 1.0, or 0.0 where a loader with tail="mask" filled the
+        batch up; the id is then -1.
     errors
         A SampleError, with `id` and `error`, for each sample that was skipped or
         filled; empty with on_error="raise".
     """
 
-    __slots__ = ("__weakref__", "_hold", "_library", "_names", "_tensors", "epoch", "errors", "ids", "step", "weight")
+    __slots__ = (
+        "__weakref__",
+        "_hold",
+        "_library",
+        "_names",
+        "_tensors",
+        "epoch",
+        "errors",
+        "ids",
+        "step",
+        "weight",
+        "weights",
+    )
 
     ids: tuple[int, ...]
     """The samples in the batch, in order: see the class."""
@@ -63,11 +80,13 @@ class Batch(Mapping[str, Tensor]):
     step: int
     """Number of the batch, from 0: within the epoch for a loader, since the start for a pipeline."""
     weight: float
-    """Share of a full batch: 1.0, less for the last of an epoch, 0.0 for a batch of no samples."""
+    """What the mean loss of a rank's samples is multiplied by: see the class."""
+    weights: tuple[float, ...]
+    """The weight of each sample: 1.0, or 0.0 for what only fills the batch up."""
     errors: tuple[SampleError, ...]
     """Samples that were skipped or filled."""
 
-    def __init__(self, library: Client, room: Room, names: tuple[str, ...]) -> None:
+    def __init__(self, library: Client, room: Room, names: tuple[str, ...], padding: bool = False) -> None:
         out = room.out
         self._library = library
         self._hold: Hold | None = room.take_hold()
@@ -77,6 +96,7 @@ class Batch(Mapping[str, Tensor]):
         self.epoch = out.epoch
         self.step = out.step
         self.weight = out.weight
+        self.weights = tuple(0.0 if padding and i < 0 else 1.0 for i in self.ids)
         self.errors = tuple(SampleError(e["id"], error_of(e["kind"], e["message"])) for e in room.errors)
 
     # Two batches are never the same one, whatever their tensors hold.
@@ -116,6 +136,14 @@ class Batch(Mapping[str, Tensor]):
         if stream is not None and self._tensors[0].device_type != CPU:
             self._library.after(hold, stream_number(stream))
         self._hold = None
+
+    def to(self, device: Any = None, *, non_blocking: bool = False) -> TorchBatch:
+        """The tensors as torch's, on a device of torch; None leaves them where they are.
+
+        Tensors that lie there already are not copied: they are views of the batch, and
+        hold its memory. ids, weight, weights, epoch and step come with them.
+        """
+        return torch_batch(self, device, non_blocking)
 
     def __enter__(self) -> Batch:
         self._held()

@@ -122,8 +122,24 @@ def spelled_with(more: Iterable[str]) -> Callable[[C], C]:
     return lambda cls: spelled_class(cls, more)
 
 
+_OF_DATA_LOADER = {
+    "num_workers": "the engine's threads are the workers; workers= limits them",
+    "persistent_workers": "the engine's threads stay",
+    "multiprocessing_context": "the engine's threads are the workers",
+    "prefetch_factor": "lookahead= is the number of samples that are planned ahead",
+    "drop_last": 'tail="drop" leaves a short last batch out, tail="mask" fills it up',
+    "pin_memory": "nothing is to be pinned, batches are made on the device",
+    "collate_fn": "batches come as they are, change them in the loop",
+    "sampler": "the order follows from seed=, crop_list() and weighted() choose the samples",
+    "batch_sampler": "the order follows from seed=, crop_list() and weighted() choose the samples",
+}
+"""What a Loader has in place of an argument of torch's DataLoader."""
+
+
 def unknown_keyword(name: str, key: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = difflib.get_close_matches(key, names, 1)
     hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(names)}"
+    if name == "Loader":
+        hint = _OF_DATA_LOADER.get(key, hint)
     return f"{name} has no argument {key!r}: {hint}"

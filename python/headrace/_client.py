@@ -17,7 +17,7 @@ from ._errors import Bug, Forked
 
 OK, AGAIN, END = 0, 1, 2
 
-CLIENT_ABI_VERSION = 5
+CLIENT_ABI_VERSION = 6
 
 STEP_MS = 100
 """Longest stay in the library at a time: Python's signal handlers wait that long."""
@@ -92,7 +92,7 @@ _CLIENT: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "hr_slot_release": (None, (c_void_p,)),
     "hr_slot_refs": (c_int32, (c_void_p,)),
     "hr_memory_map": (c_void_p, (c_int32, c_int64)),
-    "hr_memory_import": (c_void_p, (c_char_p, c_char_p, c_char_p, c_int32)),
+    "hr_memory_import": (c_void_p, (c_char_p, c_char_p, c_int32, c_uint64, c_char_p, c_int32)),
     "hr_memory_ordinal": (c_int32, (c_void_p,)),
     "hr_memory_address": (c_void_p, (c_void_p,)),
     "hr_memory_release": (None, (c_void_p,)),
@@ -122,7 +122,8 @@ class Client(ABC):
         if os.getpid() != self.pid:
             raise Forked(
                 f"headrace was loaded in process {self.pid} and this is its forked child {os.getpid()}: "
-                "start the child with the spawn or forkserver method, or load headrace only in the child"
+                "start the child with the spawn or forkserver method, or load headrace only in the child; "
+                "a torch DataLoader around it takes num_workers=0, the engine's threads are the workers"
             )
 
     def alive(self) -> bool:

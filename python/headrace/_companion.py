@@ -34,7 +34,14 @@ VERSION = 1
 """Of the protocol."""
 
 MAX_FRAME = 256 << 20
+CLOSED = 1 << 63
+"""Marks a number in the release pipe as that of memory that was closed."""
+
+LOST = -1
+"""Stands for a descriptor that came and found no place in this process. A frame has one at most."""
+
 HELLO_SECONDS = 10.0
+CLOSE_SECONDS = 10.0  # an engine that is stopped by a signal must not keep the trainer from its end
 GREETING = struct.Struct("<8sII")
 HEADER = struct.Struct("<IBBHQ")
 
@@ -62,11 +69,11 @@ class Memory:
         return cls(client, pointer)
 
     @classmethod
-    def open(cls, client: Any, uuid: str, handle: str) -> Memory:
-        """An allocation of the engine on a GPU."""
+    def open(cls, client: Any, uuid: str, handle: str, release_fd: int, number: int) -> Memory:
+        """An allocation of the engine on a GPU, which hears when it is closed here, or could not be opened."""
         why = ctypes.create_string_buffer(256)
-        digits = bytes.fromhex(uuid.removeprefix("GPU-").replace("-", ""))
-        pointer = client.hr_memory_import(digits, bytes.fromhex(handle), why, len(why))
+        digits = bytes.fromhex(uuid.removeprefix("GPU-").removeprefix("MIG-").replace("-", ""))
+        pointer = client.hr_memory_import(digits, bytes.fromhex(handle), release_fd, CLOSED | number, why, len(why))
         if pointer is None:
             raise Device(why.value.decode(errors="replace"))
         return cls(client, pointer)
@@ -177,7 +184,7 @@ class Companion(Client):
             self._give_back(handle)
             return
         with contextlib.suppress(EngineLost):
-            self.call(CLOSE, struct.pack("<Q", handle))
+            self.call(CLOSE, struct.pack("<Q", handle), patience=CLOSE_SECONDS)
 
     def push(self, handle: int, words: list[int], samples: int) -> int:
         return self.call(PUSH, struct.pack("<QII", handle, samples, 0) + _little(words)).status
@@ -197,14 +204,18 @@ class Companion(Client):
         if status:
             raise Device(f"copying a batch from the GPU: CUDA error {status}")
 
-    def call(self, kind: int, payload: bytes, room: Room | None = None) -> Call:
-        """Sends a request and waits for its reply, or raises its error."""
+    def call(self, kind: int, payload: bytes, room: Room | None = None, patience: float = -1) -> Call:
+        """Sends a request and waits for its reply, or raises its error.
+
+        With `patience` it waits so many seconds: the engine has the request and may
+        carry it out later.
+        """
         self.check_process()
         call, number = Call(room), next(self._ids)
         self._calls[number] = call
         try:
             self._send(kind, number, payload)
-            call.done.acquire()
+            call.done.acquire(timeout=patience)
         except BaseException:  # of a signal handler, mostly
             self._give_up(number, call)
             raise
@@ -268,8 +279,10 @@ class Companion(Client):
             self._end()
 
     def _receive(self, buffer: bytearray) -> None:
-        data, fds, _, _ = socket.recv_fds(self._socket, 1 << 16, 4, socket.MSG_CMSG_CLOEXEC)
+        data, fds, flags, _ = socket.recv_fds(self._socket, 1 << 16, 4, socket.MSG_CMSG_CLOEXEC)
         self._fds.extend(fds)
+        if flags & socket.MSG_CTRUNC:
+            self._fds.append(LOST)
         if not data:
             raise EOFError
         buffer += data
@@ -321,8 +334,10 @@ class Companion(Client):
 
     def _open_memory(self, new: dict[str, Any], fds: deque[int]) -> Memory:
         if new["kind"] == "cuda_ipc":
-            return Memory.open(self._client, new["uuid"], new["handle"])
+            return Memory.open(self._client, new["uuid"], new["handle"], self._release_fd, new["id"])
         fd = fds.popleft()
+        if fd == LOST:
+            raise Budget("no file is left for the memory of a batch: raise ulimit -n, and make a new pipeline or loader")
         try:
             return Memory.map(self._client, fd, new["bytes"])
         finally:

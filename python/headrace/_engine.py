@@ -97,15 +97,18 @@ def patience(timeout: Any) -> float | None:
 
 
 def device_name(device: str | int | None) -> str:
-    """The engine's name of a device: "" for the default, "cpu", "cuda:N"."""
+    """The engine's name of a device: "" for the default, "cpu", "cuda:N", a UUID."""
     if device is None:
         return ""
     if isinstance(device, int) and not isinstance(device, bool) and device >= 0:
         return f"cuda:{device}"
+    if isinstance(device, str) and device.startswith(("GPU-", "MIG-")):
+        return device
     text = str(device).lower()  # a torch.device too
     if text == "cpu" or (text.startswith("cuda:") and text[5:].isdigit()):
         return text
-    raise ConfigError(f'device is {device!r}: "cpu", "cuda:N" or N')
+    known = '"cpu", "cuda:N", N, "GPU-<uuid>" or "MIG-<uuid>"'
+    raise ConfigError(f"device is {device!r}: {known}, or None for the GPU of this rank if it has one")
 
 
 def environment() -> dict[str, str]:

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import os
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from ._batch import Batch
-from ._check import choice, flag, integer, shown, spelled_with
+from ._check import choice, flag, integer, shown, spelled_with, text
 from ._client import AGAIN, END, STEP_MS
 from ._config import DEFAULT_SLOTS, Config, DtypeLike, Options, PerField, count, describe
 from ._engine import Engine, Starvation, device_name, environment, patience
 from ._errors import ConfigError, Unsupported
+from ._report import Report
 from ._source import Crops
+from ._torch import ProcessGroup, process_group
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-TAILS = ("short", "drop")
+TAILS = ("short", "drop", "mask")
 
 
 @spelled_with(Options.__annotations__)
 class Loader(Engine):
     """This rank's batches of a source, epoch after epoch; an iterator.
 
-    Rank and number of ranks come from the environment (torchrun's variables). All
+    Rank and number of ranks come from the environment (torchrun, `headrace launch`, Slurm,
+    MPI, Kubernetes), or from torch's process group where the environment has none. All
     ranks make the same loader and get the same number of batches.
 
     crops
@@ -39,11 +44,41 @@ class Loader(Engine):
         The order of an epoch follows from the seed, the epoch and the source alone.
         Without shuffle it is the order of the source.
     device
-        "cpu", "cuda:N" or N; None is the GPU of the local rank if there is one, else
+        "cpu", "cuda:N", N or a GPU's UUID; None is the GPU of the local rank if there is one, else
         "cpu". `stats()` tells which it is, and why.
     tail
-        The last batch of an epoch may be "short", on some ranks empty with weight 0,
-        or is left out ("drop").
+        The last batch of an epoch may be "short", on some ranks empty with weight 0, or
+        is left out ("drop"). With "mask" every batch of every rank has the same shape:
+        rows that only fill it up have id -1 and weight 0 in `Batch.weights`, which suits
+        DDP and compiled models.
+    block, window
+        Shuffle by blocks, so that what is read at a time lies together in storage: blocks of
+        `block` samples in a row are shuffled as wholes, then the samples of each `window`
+        blocks. `window` alone takes the blocks of the source, which are the shards of
+        `grid_crops(by_shard=True)`; `block` alone means a window of 256. `quality()` tells
+        what that costs.
+    locality
+        Gives each node the samples of the same blocks in every epoch, as far as equal shares
+        allow, so that what it has cached stays useful; needs block or window. The global
+        batches stay the same.
+    replicas
+        Neighbouring ranks that get the same samples, as tensor or sequence parallel ranks
+        need. The batch sizes are those of a world of one rank for each such group.
+    rank, world_size, local_rank, local_world_size
+        Win over the environment. Rank and world size come together.
+    check
+        "auto" compares the plans of all ranks before the first batch, and again after a
+        state was loaded: through the launcher's agent, or else through torch's process
+        group. A rank with another seed, source, state or batch size raises ConfigError,
+        which names two ranks and what differs. "off" is for a loader that not all ranks
+        open.
+    name
+        Of the loader where plans are compared. Default: its number in the process.
+    restart
+        Whether iterating again after a loop that was left early begins the epoch anew, as a
+        torch DataLoader does: for validation, which some trainers try out with a few batches.
+    data_digest
+        Whether `report()` has a digest of all bytes. It reads every batch once more.
     coord, mode
         "auto" joins a coordinator if there is one. In this version there is none,
         and mode "lockstep" is the only one.
@@ -53,8 +88,9 @@ class Loader(Engine):
     options
         axes, pad, scale, on_error, lookahead, slots, host_bytes and so on: see Config.
 
-    Iteration ends with each epoch, and iterating again goes on with the next one; a
-    loop that was left early goes on where it stopped. A bad sample raises in place
+    Iteration ends with each epoch, and iterating again goes on with the next one, also for
+    a caller who counts batches and never asks for one too many; a loop that was left early
+    goes on where it stopped, unless `restart` is set. A bad sample raises in place
     of its batch unless on_error says otherwise, and iteration can go on after that.
 
     Raises ConfigError (a ValueError) for settings that cannot work, NotFound,
@@ -79,6 +115,18 @@ class Loader(Engine):
         shuffle: bool = True,
         device: str | int | None = None,
         tail: str = "short",
+        block: int | None = None,
+        window: int | None = None,
+        locality: bool = False,
+        replicas: int = 1,
+        rank: int | None = None,
+        world_size: int | None = None,
+        local_rank: int | None = None,
+        local_world_size: int | None = None,
+        check: str = "auto",
+        name: str = "",
+        restart: bool = False,
+        data_digest: bool = False,
         coord: str = "auto",
         mode: str = "lockstep",
         timeout: float | None = 30.0,
@@ -90,7 +138,10 @@ class Loader(Engine):
             raise ConfigError("give one of batch_size and global_batch_size")
         seed = integer("seed", seed, 0, 2**64 - 1)
         shuffle = flag("shuffle", shuffle)
-        _check_mode(tail, coord, mode)
+        tail = choice("tail", tail, TAILS)
+        _check_mode(coord, mode)
+        self._check = choice("check", check, ("auto", "off"))
+        who = _who(rank, world_size, local_rank, local_world_size)
         names = crops.fields
         size = count("batch_size", batch_size) if batch_size is not None else count("global_batch_size", global_batch_size)
         # A rank's part of a global batch is known once the number of ranks is.
@@ -110,20 +161,39 @@ class Loader(Engine):
                 "global_batch_size": 0 if global_batch_size is None else size,
                 "seed": seed,
                 "shuffle": shuffle,
-                "tail": tail.lower(),
+                "tail": tail,
+                "block": 0 if block is None else count("block", block),
+                "window": 0 if window is None else count("window", window),
+                "locality": flag("locality", locality),
+                "replicas": count("replicas", replicas, 2**31 - 1),
+                "data_digest": flag("data_digest", data_digest),
+                "name": text("name", name),
+                "no_check": self._check == "off",
             },
+            "who": who,
             "env": environment(),
         }
         super().__init__(what)
+        self._padded = tail == "mask"
+        self._given = rank is not None
+        self._unchecked = True
+        self._last_epoch: int | None = None
+        self._end_is_due = False
+        self._restart = flag("restart", restart)
+        self._begun = False  # a loop returned batches and not their end
         self.crops = crops
         self.config = dataclasses.replace(config, batch_size=self.batch_size)
         self.fields = names
+        if self._about["note"]:
+            warnings.warn(self._about["note"], RuntimeWarning, stacklevel=3)
         if len(self) == 0:
-            warnings.warn(
-                f"an epoch has no batch: the {len(crops)} crops are fewer than the {self.global_batch_size} of a batch "
-                'over all ranks, and tail is "drop"',
-                stacklevel=3,  # beyond the check of the keywords
-            )
+            reason = "there are no crops"
+            if len(crops) > 0:
+                reason = (
+                    f"the {len(crops)} crops are fewer than the {self.global_batch_size} of a batch over all ranks, "
+                    'and tail is "drop"'
+                )
+            warnings.warn(f"an epoch has no batch: {reason}", stacklevel=3)  # beyond the check of the keywords
 
     def __enter__(self) -> Loader:
         self._open_handle()
@@ -131,6 +201,14 @@ class Loader(Engine):
 
     def __iter__(self) -> Loader:
         self._open_handle()
+        if self._end_is_due:
+            # The last batch was returned and its end was not asked for: who begins anew
+            # wants the next epoch, not an empty one.
+            with contextlib.suppress(StopIteration):
+                next(self)
+        elif self._restart and self._begun:
+            self._ask("restart")
+        self._begun = False
         return self
 
     def __next__(self) -> Batch:
@@ -139,13 +217,20 @@ class Loader(Engine):
         Raises Closed if the loader is closed meanwhile, and PoolStarved if for
         `timeout` seconds every slot has been a batch that is still held, or looked at.
         """
+        if self._unchecked:
+            self._compare_plans()
         room = self._library.room(len(self.fields), self.batch_size)
         starvation = Starvation(self.config.slots or DEFAULT_SLOTS, self._timeout)
         while (status := self._library.next(self._open_handle(), room, STEP_MS)) == AGAIN:
             starvation.check(self.stats()["batches_held"])
+        self._end_is_due = self._begun = False
         if status == END:
             raise StopIteration
-        return Batch(self._library, room, self.fields)
+        batch = Batch(self._library, room, self.fields, self._padded)
+        self._last_epoch = batch.epoch
+        self._end_is_due = batch.step == len(self) - 1
+        self._begun = True
+        return batch
 
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""
@@ -189,6 +274,11 @@ class Loader(Engine):
         return str(self._about["fingerprint"])
 
     @property
+    def plan_hash(self) -> str:
+        """A hex hash of all that decides which sample is in which batch; the number of ranks is not in it."""
+        return str(self._about["plan"])
+
+    @property
     def epoch(self) -> int:
         """The epoch of the batch that comes next."""
         return int(self._ask("epoch"))
@@ -196,24 +286,105 @@ class Loader(Engine):
     def set_epoch(self, epoch: int) -> None:
         """Makes an epoch the current one, from its first batch on; nothing changes if it is already.
 
-        Raises ConfigError for an epoch outside [0, 2**63).
+        Raises ConfigError for an epoch outside [0, 2**62].
         """
         self._ask("set_epoch", integer("epoch", epoch, 0))
+        self._end_is_due = self._end_is_due and self._last_epoch == epoch
 
     def state_dict(self) -> dict[str, Any]:
         """The place after the batches that were returned so far: the same on all ranks, valid for any number of them."""
         return self._ask("state")
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], *, accept_drift: bool = False) -> None:
         """Goes to the place of a state. Seed and global batch are then the state's.
 
-        Raises ConfigError for what is no state, or one of another source, and nothing changes.
+        Raises ConfigError for what is no state, or one of another order of samples (other
+        crops, arrays, shuffle, tail), with every difference by name; nothing changes then.
+        `accept_drift` goes on regardless, with the order of this loader.
         """
-        self._about = self._ask("load_state", _state(state))
+        load = {"state": _state(state), "accept_drift": flag("accept_drift", accept_drift)}
+        self._about = self._ask("load_state", load)
+        self._unchecked = True
+        self._end_is_due = self._begun = False
+
+    def redo(self, step: int) -> None:
+        """Goes back to a step of the current epoch, one of the last 256: its batch and those after it come again.
+
+        They are counted once in the report. Raises ConfigError for a step that is not
+        known any more: `load_state_dict` goes anywhere.
+        """
+        self._ask("redo", integer("step", step, 0))
+        self._end_is_due = self._end_is_due and step == len(self)
+
+    def report(self, epoch: int | None = None) -> Report:
+        """What was returned of an epoch: by default that of the last batch.
+
+        A dict: `delivered`, `skipped` and `filled` samples, and `count` and `digest` of the
+        positions that are done with. `merge_reports` adds those of all ranks, and of the
+        runs before and after a checkpoint; `expected` is what the sum must be for an epoch
+        that is exact. Raises ConfigError for an epoch that is neither the current one nor
+        the one before it.
+        """
+        if epoch is None:
+            epoch = self.epoch if self._last_epoch is None else self._last_epoch
+        report = self._ask("report", integer("epoch", epoch, 0))
+        if report is None:
+            raise ConfigError(f"epoch is {epoch}: a loader has the reports of the current epoch and of the one before it")
+        return report
+
+    def expected(self, epoch: int | None = None) -> dict[str, Any]:
+        """`count` and `digest` that the merged reports of an epoch must have, from the plan alone.
+
+        `headrace order verify` computes the same. It takes tens of nanoseconds a sample.
+        """
+        if epoch is None:
+            epoch = self.epoch if self._last_epoch is None else self._last_epoch
+        return self._ask("expected", integer("epoch", epoch, 0))
+
+    def origin(self, batch: Batch) -> list[tuple[int, int]]:
+        """Where the samples of a batch are from: for `mix` the part and the place in it.
+
+        For `weighted` it is 0 and the place in the source, for others 0 and the id.
+        """
+        found = self._ask("origin", {"epoch": batch.epoch, "ids": batch.ids})
+        return [(part, index) for part, index in found]
+
+    def quality(self) -> dict[str, Any]:
+        """How well the loader shuffles: expectations for a global batch.
+
+        `distinct_blocks` of storage that its samples come from, `full_shuffle` of them
+        without a window, and `neighbours`, the share of samples that come from the same
+        block as the one before.
+        """
+        return self._ask("quality")
 
     def stats(self) -> dict[str, Any]:
         """What the engine has done so far: counters, and `stages` in the order of the data."""
         return self._ask("stats")
+
+    def _compare_plans(self) -> None:
+        """Compares the ranks' plans over torch's process group, unless the engine does it over the agent."""
+        group = process_group()
+        if group is not None and self._comparable(group):
+            self._ask("compare", group.gather(self._ask("plan")))
+        self._unchecked = False
+
+    def _comparable(self, group: ProcessGroup) -> bool:
+        if self._check == "off" or self._about["checks"] or group.world_size == 1:
+            return False
+        # Who names a rank may mean one of a part of the job, such as a data parallel group.
+        return not self._given or self.world_size == group.world_size
+
+
+def _who(rank: int | None, world: int | None, local: int | None, local_world: int | None) -> dict[str, int]:
+    """What is known of this process's place in its job beyond the environment."""
+    who: dict[str, int | None] = {"rank": rank, "world": world, "local_rank": local, "local_world": local_world}
+    if rank is None and world is None:
+        group = process_group()
+        if group is not None and not os.environ.get("RANK"):
+            # mp.spawn and the like: init_process_group was told, the environment was not.
+            who |= {"rank": group.rank, "world": group.world_size}
+    return {name: integer(name, n, 0) for name, n in who.items() if n is not None}
 
 
 _STATE = {"format": int, "fingerprint": str, "seed": int, "epoch": int, "next_position": int, "global": int}
@@ -236,9 +407,8 @@ def _state(state: Any) -> dict[str, Any]:
     return known
 
 
-def _check_mode(tail: str, coord: str, mode: str) -> None:
-    if tail == "mask" or mode == "async":
-        raise Unsupported(f"{tail if tail == 'mask' else mode!r} comes with a later version")
-    choice("tail", tail, TAILS)
+def _check_mode(coord: str, mode: str) -> None:
+    if mode == "async":
+        raise Unsupported(f"mode {mode!r} comes with a later version")
     choice("coord", coord, ("auto", "off"))
     choice("mode", mode, ("lockstep",))

@@ -31,7 +31,7 @@ class Pipeline(Engine):
     (2, 3) (2, 4, 4)
     (4,) (1, 4, 4)
 
-    `device` is "cpu", "cuda:N" or N; None is the GPU of the local rank if there is
+    `device` is "cpu", "cuda:N", N or a GPU's UUID; None is the GPU of the local rank if there is
     one, else "cpu". `stats()` tells which it is, and why.
     `fields` names the tensors of a batch in their order; by default they are the
     fields that the config names, or one called "data". `arrays` names arrays that

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-from ._check import choice, integer, integers, shown, spelled
+from ._check import choice, flag, integer, integers, shown, spelled
 from ._config import Extents, PerField
 from ._errors import ConfigError
 from ._library import library
 from ._sample import DEFAULT_FIELD, Path, Sample, uri_of
+from ._table import is_table, table_rows
 
 Arrays: TypeAlias = "Path | Sequence[Path]"
 """One array, a list of arrays, or a glob pattern that matches arrays."""
@@ -42,6 +44,8 @@ class Crops:
 
     def describe(self) -> dict[str, Any]:
         """The source as the engine reads it."""
+        if "parts" in self._more:
+            return {"kind": self.kind} | self._more
         shapes = self.shape if isinstance(self.shape, Mapping) else dict.fromkeys(self.arrays, self.shape)
         fields = [{"name": n, "arrays": a, "shape": list(shapes[n])} for n, a in self.arrays.items()]
         return {"kind": self.kind, "fields": fields} | self._more
@@ -60,8 +64,10 @@ class Crops:
         arrays = ", ".join(
             f"{name}={uris[0]!r}" + (f" and {len(uris) - 1} more" if uris[1:] else "") for name, uris in self.arrays.items()
         )
-        name = "crop_list" if self.kind == "list" else f"{self.kind}_crops"
-        count = f" count {self._more['count']}" if "count" in self._more else ""
+        name = {"list": "crop_list", "table": "crop_list", "mix": "mix", "weighted": "weighted"}.get(
+            self.kind, f"{self.kind}_crops"
+        )
+        count = f" count {self._more['count']}" if self._more.get("count") else ""
         return f"<headrace.{name} {arrays} shape {shape}{count}>"
 
     def _opened(self) -> dict[str, Any]:
@@ -123,33 +129,153 @@ def grid_crops(
     *,
     stride: Sequence[int] | None = None,
     tail: str = "drop",
+    by_shard: bool = False,
 ) -> Crops:
     """Crops on a regular grid: those of `shape` that start at multiples of `stride`, in C order.
 
     `stride` defaults to `shape`, which tiles the array. Where the array does not
     end with a crop, `tail` leaves the rest out ("drop"), moves the last crop back
     inside ("shift"), or lets it reach beyond the end ("pad": the loader's `pad` must
-    then not be "error"). For `arrays` and `shape` see `random_crops`.
+    then not be "error"). For `arrays` and `shape` see `random_crops`. `by_shard` lists the
+    crops shard by shard of the first field, for a loader with `window`.
     """
     tail = choice("tail", tail, TAILS)
     fields = _fields(arrays)
     steps = None if stride is None else _extents("stride", stride)
-    return Crops("grid", fields, _shapes(shape, fields), {"stride": steps, "tail": tail})
+    more = {"stride": steps, "tail": tail, "by_shard": flag("by_shard", by_shard)}
+    return Crops("grid", fields, _shapes(shape, fields), more)
 
 
-def crop_list(samples: Iterable[Sample]) -> Crops:
-    """The given samples. All must have the same fields and, field by field, the same extents.
+@spelled
+def crop_list(
+    samples: Iterable[Sample] | Path | Any,
+    arrays: Arrays | Mapping[str, Arrays] | None = None,
+    shape: PerField[Sequence[int]] | None = None,
+    *,
+    outside: bool = False,
+    extra: bool = False,
+) -> Crops:
+    """Crops that are named one by one: a list of samples, or a table with a row for each.
 
-    A batch names them by their place in the list: `Sample.id` is not used.
+    Samples must have the same fields and, field by field, the same extents. A batch names
+    them by their place in the list: `Sample.id` is not used.
+
+    A table is the path of a file of JSON lines (.jsonl, .ndjson) or of comma-separated values
+    (.csv), or anything with named columns: a DataFrame of pandas or polars, a table of pyarrow,
+    a mapping from name to column. `arrays` and `shape` are those of `random_crops`. Columns:
+
+    array
+        The array of the first field, by its number or as it was given. Not needed for one.
+    start, or start0, start1, ...
+        Where a crop begins, on each axis.
+    flip
+        Axes along which it is reversed, counted from the end: -1 is the last. Optional.
+    weight
+        For `weighted`. Optional.
+
+    `extra` passes over other columns, which are an error without it. `outside` allows crops
+    that reach beyond their array; the loader's `pad` must then not be "error".
 
     >>> crops = crop_list([Sample("a.zarr", [(0, 4), (0, 4)]), Sample("b.zarr", [(2, 6), (2, 6)])])
     >>> crops.shape, crops.arrays
     ({'data': (4, 4)}, {'data': ['a.zarr', 'b.zarr']})
+    >>> len(table_rows({"start": [[0, 4], [8, 8]], "array": ["a.zarr", "b.zarr"]}, extra=False))
+    2
     """
+    if arrays is None and shape is None:
+        return _listed(cast("Iterable[Sample]", samples))
+    if arrays is None or shape is None:
+        raise ConfigError("give arrays and shape for a table, neither of them for samples")
+    fields = _fields(arrays)
+    more: dict[str, Any] = {"outside": flag("outside", outside), "extra": flag("extra", extra)}
+    if isinstance(samples, (str, os.PathLike)):
+        path = uri_of(cast("Path", samples), "samples")
+        formats = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+        suffix = os.path.splitext(path)[1].lower()
+        if suffix not in formats:
+            raise ConfigError(f"samples is {path!r}: a table's name ends in .csv, .jsonl or .ndjson")
+        more |= {"path": path, "format": formats[suffix]}
+    else:
+        rows = table_rows(samples, extra=extra)
+        if not rows:
+            raise ConfigError("samples is a table without a row")
+        more |= {"text": "\n".join(json.dumps(row, allow_nan=False) for row in rows), "format": "jsonl"}
+    return Crops("table", fields, _shapes(shape, fields), more)
+
+
+@spelled
+def mix(parts: Iterable[Crops | tuple[Crops, float]], count: int | None = None, *, seed: int = 0) -> Crops:
+    """Several sources in fixed proportions, exact in every epoch.
+
+    `parts` are sources or pairs of a source and its weight; without weights each has as much
+    of an epoch as it has samples. `count` is the samples of an epoch, by default those of all
+    parts together. A part that is larger than its share goes on with other samples in the
+    next epoch; over many epochs each comes equally often. All parts have the same fields and
+    extents. `Loader.origin` tells which part a sample is of.
+
+    >>> a, b = random_crops("a.zarr", (4, 4), 100), random_crops("b.zarr", (4, 4), 300)
+    >>> mix([(a, 0.5), (b, 0.5)], count=200)
+    <headrace.mix data='a.zarr' and 1 more shape (4, 4) count 200>
+    """
+    list_of_parts = [p if isinstance(p, tuple) else (p, None) for p in parts]
+    if not list_of_parts:
+        raise ConfigError("parts is empty")
+    first = list_of_parts[0][0]
+    if len({weight is None for _, weight in list_of_parts}) > 1:
+        raise ConfigError("either every part has a weight or none has")
+    described: list[dict[str, Any]] = []
+    arrays: dict[str, list[str]] = {}
+    for i, (part, weight) in enumerate(list_of_parts):
+        if not isinstance(part, Crops):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"parts[{i}] is {shown(part)}: random_crops, grid_crops and crop_list make sources")
+        if part.fields != first.fields:
+            raise ConfigError(f"parts[{i}] has the fields {list(part.fields)}, the first {list(first.fields)}")
+        described.append({"source": part.describe(), "weight": 0.0 if weight is None else _weight(f"parts[{i}]", weight)})
+        for name, uris in part.arrays.items():
+            arrays.setdefault(name, []).extend(uris)
+    more = {"parts": described, "count": 0 if count is None else integer("count", count, 1), "seed": integer("seed", seed, 0)}
+    return Crops("mix", arrays, first.shape, more)
+
+
+@spelled
+def weighted(crops: Crops, weights: Iterable[float] | None = None, count: int | None = None, *, seed: int = 0) -> Crops:
+    """The samples of a source, each as often as its weight says.
+
+    In every epoch a sample comes as often as its share of `count`, rounded up or down, and on
+    average exactly so. `weights` has one for each sample; None takes the column "weight" of a
+    table (`crop_list`). `count` is by default the number of samples.
+
+    >>> weighted(random_crops("a.zarr", (4, 4), 2), [1, 3], count=400)
+    <headrace.weighted data='a.zarr' shape (4, 4) count 400>
+    """
+    if not isinstance(crops, Crops):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"crops is {shown(crops)}: random_crops, grid_crops and crop_list make sources")
+    more = {
+        "parts": [{"source": crops.describe(), "weight": 0.0}],
+        "factors": None if weights is None else [_weight(f"weights[{i}]", w) for i, w in enumerate(weights)],
+        "count": 0 if count is None else integer("count", count, 1),
+        "seed": integer("seed", seed, 0),
+    }
+    return Crops("weighted", crops.arrays, crops.shape, more)
+
+
+def _weight(name: str, value: Any) -> float:
+    try:
+        weight = float(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name} is {shown(value)}, must be a number") from None
+    if not 0 <= weight < float("inf"):
+        raise ConfigError(f"{name} has the weight {weight}, must be a number of at least 0")
+    return weight
+
+
+def _listed(samples: Iterable[Sample]) -> Crops:
     fields: dict[str, list[str]] = {}
     numbers: dict[tuple[str, str], int] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     rows: list[dict[str, Any]] = []
+    if is_table(samples):
+        raise ConfigError("samples is a table: give arrays and shape too")
     if isinstance(samples, (Sample, str)) or not hasattr(samples, "__iter__"):
         raise TypeError(f"samples is {shown(samples)}, must be a list of headrace.Sample")
     for i, sample in enumerate(samples):

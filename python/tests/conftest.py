@@ -97,7 +97,7 @@ def shared_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     stop_engine(engine)
 
 
-BOTH = ("test_pipeline", "test_loader", "test_array", "test_batch", "test_floats")
+BOTH = ("test_pipeline", "test_loader", "test_ranks", "test_sources", "test_array", "test_batch", "test_floats")
 """Modules whose tests run with the engine in this process, and again with one beside it."""
 
 

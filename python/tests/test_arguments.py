@@ -7,6 +7,7 @@ import inspect
 import pickle
 import re
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from headrace import _errors
         ({"verify": "no"}, "verify is 'no', must be True or False"),
         ({"reader": 3}, "reader is 3, must be text"),
         ({"tail": 1}, "tail is 1: one of short, drop"),
-        ({"tail": "dorp"}, "tail is 'dorp': one of short, drop (did you mean 'drop'?)"),
+        ({"tail": "dorp"}, "tail is 'dorp': one of short, drop, mask (did you mean 'drop'?)"),
         ({"coord": None}, "coord is None: one of auto, off"),
         ({"batch_size": "2"}, "batch_size is '2', must be an integer"),
         ({"scale": 10**400}, "scale is 1000"),
@@ -118,7 +119,7 @@ def test_a_misspelt_keyword_is_guessed(make: Any) -> None:
         make(**{wrong: 1})
 
 
-def test_an_epoch_of_no_batch_is_told(volume: str) -> None:
+def test_an_epoch_of_no_batch_is_told(volume: str, tmp_path: Path) -> None:
     crops = hr.random_crops(volume, shape=(4, 4, 4), count=3)
     with pytest.warns(UserWarning, match="no batch: the 3 crops are fewer than the 4") as told:
         hr.Loader(crops, batch_size=4, tail="drop").close()
@@ -126,6 +127,9 @@ def test_an_epoch_of_no_batch_is_told(volume: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         hr.Loader(crops, batch_size=4).close()
+    (tmp_path / "none.jsonl").write_text("")
+    with pytest.warns(UserWarning, match="no batch: there are no crops"):
+        hr.Loader(hr.crop_list(tmp_path / "none.jsonl", volume, (4, 4, 4)), batch_size=4).close()
 
 
 @pytest.mark.parametrize("options", [{"scale": 1 / 65535}, {"offset": 0.5}])

@@ -180,6 +180,31 @@ def test_torch_shares_the_memory(volume: str, values: Array, boxes: Boxes) -> No
         assert torch.equal(x[0], want)
 
 
+def test_to_torch_with_what_belongs_to_the_batch(volume: str, values: Array) -> None:
+    """Trainers call `to` on what a loader gives; tensors that are there already are views."""
+    torch = pytest.importorskip("torch", reason="torch is not installed: make test-torch")
+    crops = hr.grid_crops({"a": volume, "b": volume}, shape=(4, 4, 4))
+    with hr.Loader(crops, batch_size=5, dtype={"a": "f32", "b": "i32"}, tail="mask", shuffle=False, device="cpu") as loader:
+        batch = list_of_all(loader)[-1]
+        moved = batch.to("cpu", non_blocking=True)
+        assert isinstance(moved, hr.TorchBatch) and list(moved) == ["a", "b"]
+        assert moved["a"].data_ptr() == address(batch["a"].numpy()) and moved["b"].dtype is torch.int32
+        for name in ("ids", "weight", "weights", "epoch", "step"):
+            assert getattr(moved, name) == getattr(batch, name) == getattr(moved.to("cpu"), name)
+        assert moved.weights == (1.0, 1.0, 0.0, 0.0, 0.0)
+        copy = pickle.loads(pickle.dumps(moved))
+        assert copy.ids == batch.ids and torch.equal(copy["a"], moved["a"])
+        assert moved.to(torch.device("meta"))["a"].device.type == "meta"
+
+
+def list_of_all(loader: hr.Loader) -> list[hr.Batch]:
+    """All batches of an epoch, of which only the last is kept alive."""
+    last: list[hr.Batch] = []
+    for batch in loader:
+        last = [batch]
+    return last
+
+
 def test_asarray_honours_dtype_and_copy(volume: str, boxes: Boxes) -> None:
     with pipeline(volume, boxes) as p:
         x = p.pop()["data"]

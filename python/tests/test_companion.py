@@ -247,6 +247,22 @@ def test_a_killed_engine_is_an_error_within_a_second(engine: Engine, volume: str
     array.close()
 
 
+def test_a_stopped_engine_does_not_keep_who_closes(engine: Engine, volume: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Close waits for the engine within a bound; the engine does it when it goes on."""
+    monkeypatch.setattr(_companion, "CLOSE_SECONDS", 0.1)
+    loader = hr.Loader(hr.random_crops(volume, (4, 4, 4), 9), batch_size=1)
+    engine.process.send_signal(signal.SIGSTOP)
+    try:
+        closing, caught = in_thread(loader.close)
+        closing.join(5)
+        assert not closing.is_alive() and caught == []
+    finally:
+        engine.process.send_signal(signal.SIGCONT)
+    closing.join()
+    with hr.Loader(hr.random_crops(volume, (4, 4, 4), 9), batch_size=1) as other:
+        assert next(other).step == 0
+
+
 def test_a_new_engine_is_attached(engine: Engine, volume: str) -> None:
     """A new loader goes on where the state of the old one says; objects of the old engine stay lost."""
 
@@ -357,6 +373,38 @@ def test_bounds_are_told(engine: Engine, volume: str, boxes: Boxes) -> None:
     code = "import headrace as hr, sys\ntry: hr.open(sys.argv[1])\nexcept hr.Budget as e: print(e)"
     told = subprocess.run([sys.executable, "-c", code, volume], capture_output=True, text=True, cwd=HERE)
     assert "1 clients" in told.stdout and "--max-clients" in told.stdout, told.stderr
+
+
+def test_no_more_files(python: Python, volume: str, shared: str) -> None:
+    """Memory that finds no descriptor is an error of the batches in it, which says why, and of nothing else."""
+    done = python(
+        script(
+            """
+            import resource
+            p = pipeline(slots=2)
+            hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+            taken = []
+            while len(taken) < 64:
+                try:
+                    taken.append(os.dup(0))
+                except OSError:
+                    break
+            try:
+                p.pop()
+            except hr.Budget as e:
+                assert "ulimit -n" in str(e), e
+                print("budget")
+            for fd in taken:
+                os.close(fd)
+            assert p.pop().shape == pipeline().pop().shape == (2, 4, 4, 4)
+            print("and on")
+            """
+        ),
+        shared,
+        volume,
+    )
+    assert done.stdout.split() == ["budget", "and", "on"], done.stdout + done.stderr
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ def test_the_default_is_the_ranks_gpu(volume: str, boxes: Boxes, where: str) -> 
         assert p.device == "cuda:0" and "on cuda:0" in repr(p)
         stats = p.stats()
         assert stats["device"] == "cuda:0" and stats["device_bytes"] > 0
-        assert ("GPU 0 of" if where == "in_process" else "of the engine") in stats["device_reason"]
+        assert ("GPU" if where == "in_process" else "of the engine") in stats["device_reason"]
         batch = p.pop()
         assert batch["data"].device == batch.__dlpack_device__() == (2, 0)
     with hr.Loader(hr.grid_crops(volume, (4, 4, 4)), batch_size=2, **SMALL) as loader:
@@ -90,9 +91,11 @@ def test_the_default_is_the_ranks_gpu(volume: str, boxes: Boxes, where: str) -> 
         assert next(loader).__dlpack_device__() == (2, 0)
 
 
-def test_a_device_by_name(volume: str, where: str) -> None:
+def test_a_device_by_name(volume: str, where: str, gpu: cuda_driver.Driver) -> None:
     config = hr.Config(shape=(4, 4, 4), batch_size=2, **SMALL)
-    for device in (0, "cuda:0"):
+    uuid = ctypes.create_string_buffer(16)
+    gpu("cuDeviceGetUuid", ctypes.byref(uuid), ctypes.c_int(0))
+    for device in (0, "cuda:0", f"GPU-{uuid.raw.hex()}"):
         with hr.Pipeline(config, device=device) as p:
             assert p.device == "cuda:0"
     with pytest.raises(hr.ConfigError if where == "companion" else hr.Device) as told:
@@ -104,7 +107,8 @@ def test_a_device_by_name(volume: str, where: str) -> None:
 
 
 def test_memory_that_is_too_little(volume: str, boxes: Boxes) -> None:
-    with pytest.raises(hr.Budget, match=r"device_bytes 4096 is too little.*raise it, or lower slots or batch_size"):
+    lower = "slots, batch_size, compressed_bytes or decoded_bytes"
+    with pytest.raises(hr.Budget, match=rf"device_bytes 4096 is too little.*raise it, or lower {lower}"):
         pipeline(volume, boxes, device_bytes=4096)
 
 
@@ -299,6 +303,28 @@ def test_a_slot_waits_for_its_consumers(volume: str, boxes: Boxes, gpu: cuda_dri
             p._library.ordered = True
 
 
+@pytest.mark.parametrize("where", ["companion"], indirect=True)
+def test_a_slow_stream_keeps_back_its_own_slot_alone(volume: str, boxes: Boxes, gpu: cuda_driver.Driver) -> None:
+    """The slots of batches that other streams are done with come back while it still has work."""
+    if not gpu.is_fake:
+        pytest.skip("only the fake driver has a stream that stands still")
+    with pipeline(volume, boxes * 3, slots=3, lookahead=2) as p:
+        streams = [gpu.stream() for _ in range(3)]
+        for slow in streams[:2]:
+            gpu.fake("hold", slow, b=1)
+            p.pop().release(stream=slow)
+        for _ in range(4):  # by the third slot
+            p.pop(timeout=20).release(stream=streams[2])
+        gpu.fake("hold", streams[1], b=0)
+        kept = p.pop(timeout=20)
+        for _ in range(2):  # by the second one
+            p.pop(timeout=20).release(stream=streams[2])
+        kept.release()
+        gpu.fake("hold", streams[0], b=0)
+    for stream in streams:
+        gpu.destroy(stream)
+
+
 def test_a_stream_that_is_gone(python: Python, volume: str, gpu: cuda_driver.Driver) -> None:
     """A consumer that destroys its stream before it lets go of the batch: the engine goes on."""
     done = python(
@@ -391,6 +417,22 @@ def test_two_loaders_at_once(volume: str, values: Array) -> None:
 
 
 # --- the ends of either process -------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["companion"], indirect=True)
+def test_memory_is_closed_before_the_engine_frees_it(volume: str, boxes: Boxes, gpu: cuda_driver.Driver) -> None:
+    """The engine waits for that, and hears of it: it has ten seconds of patience."""
+
+    def imported() -> int:
+        return gpu.fake("live", name="imported") if gpu.is_fake else 0
+
+    before = imported()
+    p = pipeline(volume, boxes)
+    p.pop().release()
+    assert not gpu.is_fake or imported() > before
+    began = time.monotonic()
+    p.close()
+    assert time.monotonic() - began < 5 and imported() == before
 
 
 @pytest.fixture

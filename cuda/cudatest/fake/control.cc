@@ -44,7 +44,7 @@ int64_t configure(const std::string &what, int64_t a) {
 }  // namespace fake
 
 // what: a switch, "fail" (a = which call from now on, 0 all; b = status; b 0 ends
-// it), "hide", "lose" (device a, status b), "calls", "live", "push" and "depth" of
+// it), "hide", "instance" (device a, of profile name), "hold" (stream a; b 0 lets it go), "lose" (device a, status b), "calls", "live", "push" and "depth" of
 // the calling thread, "reachable" (bytes b at address a; name "write"?) for its
 // context, which other fakes ask. -1 for an unknown one.
 extern "C" __attribute__((visibility("default"))) int64_t hr_fake(const char *what, const char *name, int64_t a, int64_t b) {
@@ -56,6 +56,12 @@ extern "C" __attribute__((visibility("default"))) int64_t hr_fake(const char *wh
         else state().faults.erase(name);
     } else if (w == "hide") {
         state().hidden.insert(name);
+    } else if (w == "instance") {
+        state().profiles.at(a) = name;
+    } else if (w == "hold") {
+        if (!state().streams.count(reinterpret_cast<Stream *>(a))) return -1;
+        reinterpret_cast<Stream *>(a)->held = b;
+        state().let_go.notify_all();
     } else if (w == "lose") {
         state().contexts.at(a).lost = int(b);
     } else if (w == "calls") {

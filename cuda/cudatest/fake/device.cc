@@ -109,11 +109,13 @@ int device_get(int *device, int ordinal) {
 
 int device_name(char *name, int size, int device) {
     DEVICE_CALL("cuDeviceGetName", device);
-    snprintf(name, size, "Fake GPU %d", device);
+    const std::string &profile = state().profiles[device];
+    snprintf(name, size, "Fake GPU %d%s%s", device, profile.empty() ? "" : " MIG ", profile.c_str());
     return OK;
 }
 
 // The UUIDs of the devices differ in their second byte alone: 01000000-..., 0101....
+// As from CUDA 11.4 on, that of an instance of a divided GPU is the instance's own.
 int device_uuid(Uuid *uuid, int device) {
     DEVICE_CALL("cuDeviceGetUuid", device);
     memset(uuid, 0, sizeof *uuid);

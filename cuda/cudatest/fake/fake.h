@@ -13,6 +13,7 @@
 // wait: what was not waited for has not happened yet.
 #pragma once
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -46,7 +47,11 @@ struct Work {
 
 struct Context { int device; int holds; int lost; };
 
-struct Stream { Context *context; std::deque<Work> queue; };
+struct Stream {
+    Context *context;
+    std::deque<Work> queue;
+    bool held = false;  // it is slow: who waits for one of its events waits until it is let go
+};
 
 struct Event { Context *context; bool interprocess; std::shared_ptr<Mark> latest; };
 
@@ -75,6 +80,7 @@ struct State {
     size_t memory = size_t(16) << 30;  // of each device
     bool lazy = false, read_only_register = true;
     std::vector<Context> contexts = std::vector<Context>(16);
+    std::vector<std::string> profiles = std::vector<std::string>(16);  // of MIG instances
     std::map<std::string, Fault> faults;
     std::map<std::string, int64_t> calls;
     std::set<std::string> hidden;  // entries that cuGetProcAddress denies
@@ -83,6 +89,7 @@ struct State {
     std::set<Event *> events;
     std::set<Module *> modules;
     std::vector<Stream> defaults = std::vector<Stream>(16);  // handles 0, 1, 2
+    std::condition_variable let_go;  // with mu
     std::vector<std::string> complaints;
 };
 
@@ -93,7 +100,7 @@ Context *current();
 // Call is one call of an entry: it locks, counts, and meets the faults and the
 // state of the context. When status is not OK, the entry returns it.
 struct Call {
-    std::lock_guard<std::mutex> lock;
+    std::unique_lock<std::mutex> lock;
     int status;
     explicit Call(const char *name, bool in_context = true);
 };

@@ -2,6 +2,7 @@
 #include "fake.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -99,6 +100,7 @@ uint8_t *map_fenced(Region *r, size_t n) {
 // unmap gives the pages back and keeps the addresses, inaccessible for good.
 void unmap(const Region &r) {
     mmap(r.map, r.map_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    if (r.file >= 0) close(r.file);
 }
 
 size_t used(const Context *context) {

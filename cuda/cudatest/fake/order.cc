@@ -114,7 +114,7 @@ Event *event_of(void *handle) { return live(state().events, handle, "event"); }
 
 int enqueue(Stream *stream, Work work) {
     stream->queue.push_back(std::move(work));
-    return state().lazy ? int(OK) : finish(stream);
+    return state().lazy || stream->held ? int(OK) : finish(stream);
 }
 
 int finish(Stream *stream) {
@@ -181,7 +181,7 @@ int stream_create(void **handle, unsigned flags, int priority) {
     CALL("cuStreamCreateWithPriority");
     if (flags != 1) complain(OK, "a stream that waits for the legacy default stream");
     if (priority < -5 || priority > 0) complain(OK, "stream priority %d is out of range", priority);
-    Stream *s = new Stream{current(), {}};
+    Stream *s = new Stream{current(), {}, false};
     state().streams.insert(s);
     *handle = s;
     return OK;
@@ -251,7 +251,10 @@ int event_query(void *event) {
 int event_synchronize(void *event) {
     CALL("cuEventSynchronize");
     EVENT(e, event);
-    return e->latest ? run_until(e->latest) : int(OK);
+    auto mark = e->latest;
+    if (!mark) return OK;
+    state().let_go.wait(call.lock, [&] { return mark->done || !mark->stream->held; });
+    return run_until(mark);
 }
 
 int event_destroy(void *event) {

@@ -1,0 +1,59 @@
+// Package agentapi is the protocol of the Unix socket that HEADRACE_AGENT names:
+// both of its ends, and the check of the ranks' plans.
+//
+//	rank ── hello, stats, plan ──▶ server of the node ── plans ──▶ server of node 0
+//	rank ◀── hello, checked ────── server of the node ◀─ verdict ─ server of node 0
+//
+// A launcher or an agent serves its node's ranks (Serve), a rank's loader dials
+// (Dial). What the server has to offer is in its hello; a client uses what is
+// offered and does without the rest. How servers of different nodes reach one
+// another is their owner's business (Options.Relay, Server.Receive).
+//
+// # Frames
+//
+// The socket is a stream of mode 0600. Each message is a frame: its length in
+// four bytes, big-endian, and so many bytes of JSON, one object. A hello has at
+// most 4 KiB, any other message at most MaxMessage bytes; a longer one ends the
+// connection before it is read. Fields that a side does not know are skipped.
+//
+// # Messages
+//
+// The client begins. Its first message is a hello, and nothing else is answered
+// before it:
+//
+//	{"type":"hello","protocol":"headrace-agent","version":1,
+//	 "pid":P,"run_id":ID,"rank":R,"world":W,"local_rank":L,"round":N}
+//
+// The field version comes before all others in meaning: a side that sees another
+// version than its own says so and hangs up. round is the round (HEADRACE_VIEW)
+// that the rank belongs to, -1 where it does not know. The server answers
+//
+//	{"type":"hello","protocol":"headrace-agent","version":1,"offers":["plancheck","stats"]}
+//
+// or refuses (a rank of another job, another round, too many clients):
+//
+//	{"type":"error","error":{"kind":"config","text":"…"}}
+//
+// Then the client sends, in any order,
+//
+//	{"type":"stats","stats":{"samples_total":4096,…}}     about once a second; not answered
+//	{"type":"plan","id":I,"plan":{…}}                     answered once
+//	{"type":"checked","id":I}                             the answer: the plans fit
+//	{"type":"checked","id":I,"error":{"kind":…,"text":…}} the answer: they do not
+//
+// with I chosen by the client. Stats are numbers under names of small letters,
+// digits and underscores, at most MaxStats of them; the server keeps each rank's
+// newest. Both sides end a connection by closing it.
+//
+// # The plan check
+//
+// A plan is what one rank is about to load (type Plan). Plans of the same name
+// ("check") and round are compared once there is one of every rank of the world:
+// Compare says what must hold. The servers send plans to the one of node 0 as
+// documents of kind "plan" and get a document of kind "verdict" back, each with its
+// round: {"round":N,"plan":{…}} and {"round":N,"check":C,"error":{…}}. A check that
+// stays incomplete for Options.PlanTimeout fails with the ranks that are missing.
+//
+// Kinds of errors are the words of package nd: "corrupt", "unsupported",
+// "not-found", "shape", "io", "device", "closed", "budget", "config", "bug".
+package agentapi

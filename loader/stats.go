@@ -1,0 +1,40 @@
+package loader
+
+import (
+	"github.com/headrace/headrace/agentapi"
+	"github.com/headrace/headrace/pipeline"
+)
+
+// numbers is the loader's Stats as the agent takes them.
+func (l *Loader) numbers() agentapi.Stats {
+	l.mu.Lock()
+	at, s := l.mu.at, l.mu.pipe.Stats()
+	var r Report
+	if n := len(l.mu.reports); n > 0 {
+		r = l.mu.reports[n-1]
+	}
+	total := l.mu.total
+	l.mu.Unlock()
+	return agentapi.Stats{
+		"epoch": float64(at.Epoch), "step": float64(at.Step), "steps": float64(at.Stream.Steps()),
+		"samples_total": float64(total.samples), "batches_total": float64(total.batches), "bytes_total": float64(total.bytes),
+		"epoch_delivered": float64(r.Delivered), "epoch_skipped": float64(r.Skipped), "epoch_filled": float64(r.Filled),
+		"samples_failed_total": float64(s.SamplesFailed),
+		"chunk_uses_total":     float64(s.ChunkUses), "chunks_decoded_total": float64(s.ChunksDecoded),
+		"chunks_reused_total": float64(s.ChunksReused), "chunks_missing_total": float64(s.ChunksMissing),
+		"read_bytes_total": float64(s.Read.Out), "decoded_bytes_total": float64(s.Decode.Out),
+		"next_wait_seconds_total": s.NextWait.Busy.Seconds(), "slot_wait_seconds_total": s.SlotWait.Busy.Seconds(),
+		"host_bytes": float64(s.HostBytes), "device_bytes": float64(s.DeviceBytes), "mapped_bytes": float64(s.MappedBytes),
+	}
+}
+
+// totals is what Next has returned since New, redone steps each time.
+type totals struct{ samples, batches, bytes int64 }
+
+func (t *totals) add(b *pipeline.Batch) {
+	t.samples += samplesOf(b)
+	t.batches++
+	for i := range b.Fields() {
+		t.bytes += b.Bytes(i)
+	}
+}
