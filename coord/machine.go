@@ -1,0 +1,419 @@
+package coord
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/headrace/headrace/nd"
+)
+
+// Machine is what the log of a job amounts to. It belongs to one goroutine. The zero
+// value is that of an empty log.
+type Machine struct {
+	index  uint64 // of the last entry
+	formed bool
+	job    Job
+	view   View
+
+	// Progress.
+	epoch   int64
+	step    int64 // lockstep: what all ranks have done, counted through the job
+	horizon int64 // lockstep: no step from here on was ever leased in this view
+	halted  bool  // lockstep: a member is lost, and no Redo has said where to go on
+
+	done     spans // async: committed positions of the epoch, a set
+	digest   [2]uint64
+	lanes    []lane    // by rank
+	sessions []session // by member
+
+	faults faults // of tests
+}
+
+// session remembers what became of a member's last commits.
+type session struct {
+	author   ID
+	seq      uint64 // of the last one that was applied
+	outcomes [sessionOutcomes][]Verdict
+}
+
+// sessionOutcomes is how many commits an author may have under way.
+const sessionOutcomes = 16
+
+// Effect is what an entry changed: *Installed, *Extended, *Redone, *Outcome,
+// *Refused, *Rebalanced, *Closed or *Ignored.
+type Effect any
+
+type (
+	// Installed: there is a new view.
+	Installed struct {
+		View    *View // the machine's: it is not changed afterwards
+		Evicted []ID
+		Reason  string
+	}
+	// Extended: the lease of a lockstep job ends at a later step.
+	Extended struct{ Horizon, Done int64 }
+	// Redone: all ranks go on from a step.
+	Redone struct{ Step int64 }
+	// Outcome is what became of a commit, part by part. Again: it was applied before.
+	Outcome struct {
+		Author   ID
+		Seq      uint64
+		Verdicts []Verdict
+		Parts    []Part
+		Again    bool
+	}
+	// Refused: a member was not admitted.
+	Refused struct {
+		ID     ID
+		Reason string
+	}
+	// Rebalanced: the lanes of two ranks are others.
+	Rebalanced struct{ From, To int }
+	// Closed: an epoch is complete.
+	Closed struct {
+		Epoch  int64
+		Count  int64
+		Digest [2]uint64 // async
+	}
+	// Ignored: the entry did not fit here.
+	Ignored struct{ Reason string }
+)
+
+// Verdict is what became of a part of a commit.
+type Verdict uint8
+
+const (
+	// Effective: the positions are done, by this author.
+	Effective Verdict = iota
+	// VoidView: the author is not in the view, or the view was not its newest.
+	VoidView
+	// VoidLane: these are not the next positions of the author's lane.
+	VoidLane
+)
+
+func (v Verdict) String() string {
+	return [...]string{"effective", "void: old view", "void: not in the lane"}[v]
+}
+
+// Apply applies the entry at a place of the log, which must be behind those applied
+// before; one that is not changes nothing.
+func (m *Machine) Apply(index uint64, e Entry) []Effect {
+	if index <= m.index {
+		return nil
+	}
+	m.index = index
+	if f, ok := e.(*Form); ok {
+		return m.form(f)
+	}
+	if !m.formed {
+		return ignore("no job is formed")
+	}
+	switch e := e.(type) {
+	case *Change:
+		return m.change(e)
+	case *Extend:
+		return m.extend(e)
+	case *Redo:
+		return m.redo(e)
+	case *Commit:
+		return m.commit(e)
+	case *Rebalance:
+		return m.rebalance(e)
+	case *Close:
+		return m.close(e)
+	}
+	return ignore("unknown entry")
+}
+
+func ignore(format string, args ...any) []Effect {
+	return []Effect{&Ignored{fmt.Sprintf(format, args...)}}
+}
+
+func (m *Machine) form(f *Form) []Effect {
+	if m.formed {
+		return ignore("the job is formed")
+	}
+	if err := f.check(); err != nil {
+		return ignore("%v", err)
+	}
+	m.formed, m.job = true, f.Job
+	m.epoch, m.step, m.digest = f.Start.Epoch, f.Start.Step, f.Start.Digest
+	m.done = slices.Clone(f.Start.Done)
+	m.view = View{Members: f.Members, Voters: chooseVoters(f.Members, nil, f.Job.Voters), Cut: m.step}
+	for _, member := range f.Members {
+		m.sessions = append(m.sessions, session{author: member.ID})
+	}
+	if m.job.Mode == Async {
+		m.openLanes()
+	}
+	m.lease(m.step + m.job.Lease)
+	return []Effect{m.installed(nil, "formed")}
+}
+
+// check finds what makes the first view impossible.
+func (f *Form) check() error {
+	if err := f.Job.Validate(); err != nil {
+		return err
+	}
+	ranks := 0
+	for i, m := range f.Members {
+		ranks += m.Ranks
+		if m.ID.Raft() == 0 || slices.ContainsFunc(f.Members[:i], func(o Member) bool { return o.ID.Raft() == m.ID.Raft() }) {
+			return nd.Errorf(nd.ErrConfig, "member %s is there twice, or has no number", m.ID)
+		}
+	}
+	if len(f.Members) == 0 || ranks > maxRanks {
+		return nd.Errorf(nd.ErrConfig, "%d members with %d ranks", len(f.Members), ranks)
+	}
+	at := int64(0)
+	for _, s := range f.Start.Done {
+		if s.Start < at || s.Stop <= s.Start || s.Stop > f.Job.N {
+			return nd.Errorf(nd.ErrConfig, "positions %d to %d of %d are done", s.Start, s.Stop, f.Job.N)
+		}
+		at = s.Stop + 1
+	}
+	return nil
+}
+
+// installed copies the view, for the next Change makes another one in its place.
+func (m *Machine) installed(evicted []ID, reason string) *Installed {
+	v := m.view
+	return &Installed{View: &v, Evicted: evicted, Reason: reason}
+}
+
+func (m *Machine) change(c *Change) []Effect {
+	if c.View != m.view.Number {
+		return ignore("a change of view %d in view %d", c.View, m.view.Number)
+	}
+	var out []Effect
+	var evict []ID
+	for _, id := range c.Evict {
+		if m.view.Index(id) >= 0 && !slices.Contains(evict, id) {
+			evict = append(evict, id)
+		}
+	}
+	var admit []Member
+	for i := range c.Admit {
+		a := &c.Admit[i]
+		if why := m.refuses(a, admit); why != "" {
+			out = append(out, &Refused{a.ID, why})
+			continue
+		}
+		admit = append(admit, a.Member)
+	}
+	if len(evict)+len(admit) == 0 {
+		return append(out, ignore("a change that changes nothing")...)
+	}
+	if len(evict) == len(m.view.Members) && len(admit) == 0 {
+		return append(out, ignore("a change that evicts everyone")...)
+	}
+	m.enter(evict, admit)
+	return append(out, m.installed(evict, c.Reason))
+}
+
+// refuses says why a member is not admitted, behind those that are; empty: it is.
+func (m *Machine) refuses(a *Admission, admitted []Member) string {
+	same := func(o Member) bool { return o.ID.Raft() == a.ID.Raft() }
+	world := a.Ranks + m.view.World()
+	for _, o := range admitted {
+		world += o.Ranks
+	}
+	switch {
+	case a.Version != Version:
+		return fmt.Sprintf("it speaks version %d, the job version %d: install the same headrace everywhere", a.Version, Version)
+	case a.Job != m.job.Name:
+		return fmt.Sprintf("it belongs to job %q, this is %q", a.Job, m.job.Name)
+	case a.Plan != m.job.Plan && a.Ranks > 0:
+		return fmt.Sprintf("its plan is %.40q, the job's %.40q: data, seed, batch or shuffle differ", a.Plan, m.job.Plan)
+	case a.ID.Raft() == 0, slices.ContainsFunc(m.view.Members, same), slices.ContainsFunc(admitted, same):
+		return "it is a member, or one has its number"
+	case world > maxRanks || len(m.view.Members)+len(admitted) >= maxMembers:
+		return "the job is full"
+	}
+	return ""
+}
+
+// enter makes the next view.
+func (m *Machine) enter(evict []ID, admit []Member) {
+	lost := slices.ContainsFunc(evict, func(id ID) bool { return m.view.Members[m.view.Index(id)].Ranks > 0 })
+	next := m.view.next(evict, admit, m.job.Voters)
+	if m.faults.has(ViewNotCounted) {
+		next.Number = m.view.Number
+	}
+	next.Cut = m.cut(lost, next.World() != m.view.World())
+	m.view = next
+	m.sessions = slices.DeleteFunc(m.sessions, func(s session) bool {
+		return slices.Contains(evict, s.author) && !m.faults.has(SessionKept)
+	})
+	for _, member := range admit {
+		m.sessions = append(m.sessions, session{author: member.ID})
+	}
+	if m.job.Mode == Async {
+		if !m.Over() {
+			m.changeLanes()
+		}
+		return
+	}
+	switch {
+	case lost:
+		m.halted = !m.faults.has(LeaseSurvivesLoss)
+	case !m.halted:
+		m.lease(m.view.Cut + m.job.Lease)
+	}
+}
+
+// cut is where the next view of a lockstep job begins: where all were when a rank is
+// lost, else where no rank can be yet.
+func (m *Machine) cut(lost, ranks bool) int64 {
+	switch {
+	case m.job.Mode == Async:
+		return 0
+	case lost || m.halted:
+		return m.step
+	case !ranks:
+		return m.view.Cut // witnesses came or went: ranks do not notice
+	case m.faults.has(CutTooEarly):
+		return m.step
+	}
+	return m.horizon
+}
+
+// lease extends the lease up to a step, if that is more.
+func (m *Machine) lease(horizon int64) {
+	if m.job.Mode == Lockstep {
+		m.horizon = max(m.horizon, min(horizon, m.job.last()))
+	}
+}
+
+func (m *Machine) extend(e *Extend) []Effect {
+	switch {
+	case m.job.Mode != Lockstep:
+		return ignore("a lease of steps in an async job")
+	case e.View != m.view.Number:
+		return ignore("a lease for view %d in view %d", e.View, m.view.Number)
+	case e.Done > m.horizon:
+		return ignore("step %d is done, and the lease ends at %d", e.Done, m.horizon)
+	}
+	m.step = max(m.step, e.Done)
+	if m.halted {
+		return ignore("a member is lost: a redo must say where to go on")
+	}
+	m.lease(min(e.Horizon, m.step+2*m.job.Lease))
+	return []Effect{&Extended{m.Horizon(), m.step}}
+}
+
+func (m *Machine) redo(r *Redo) []Effect {
+	switch {
+	case m.job.Mode != Lockstep:
+		return ignore("a redo in an async job")
+	case r.View != m.view.Number && !m.faults.has(OldRedo):
+		return ignore("a redo of view %d in view %d", r.View, m.view.Number)
+	case r.Step > m.horizon:
+		return ignore("a redo of step %d, which nobody can have reached: the lease ends at %d", r.Step, m.horizon)
+	}
+	m.step, m.epoch = r.Step, m.epochOf(r.Step)
+	m.view.Cut = r.Step
+	m.halted, m.horizon = false, 0
+	m.lease(r.Step + m.job.Lease)
+	return []Effect{&Redone{r.Step}, &Extended{m.Horizon(), m.step}}
+}
+
+func (m *Machine) epochOf(step int64) int64 {
+	if m.job.Steps == 0 {
+		return m.epoch
+	}
+	return step / m.job.Steps
+}
+
+func (m *Machine) commit(c *Commit) []Effect {
+	if m.job.Mode != Async {
+		return ignore("a commit in a lockstep job")
+	}
+	i := slices.IndexFunc(m.sessions, func(s session) bool { return s.author == c.Author })
+	if i < 0 && !m.faults.has(EvictedCommits) {
+		return []Effect{&Outcome{Author: c.Author, Seq: c.Seq, Parts: c.Parts, Verdicts: all(VoidView, len(c.Parts))}}
+	}
+	if i < 0 {
+		return []Effect{m.decide(c)}
+	}
+	s := &m.sessions[i]
+	switch {
+	case c.Seq > s.seq+1:
+		return ignore("commit %d of %s before %d", c.Seq, c.Author, s.seq+1)
+	case c.Seq <= s.seq && !m.faults.has(CommitTwice):
+		if s.seq-c.Seq >= sessionOutcomes {
+			return ignore("commit %d of %s is long decided", c.Seq, c.Author)
+		}
+		return []Effect{&Outcome{Author: c.Author, Seq: c.Seq, Parts: c.Parts, Verdicts: s.outcomes[c.Seq%sessionOutcomes], Again: true}}
+	}
+	o := m.decide(c)
+	s.seq = c.Seq
+	s.outcomes[c.Seq%sessionOutcomes] = o.Verdicts
+	return []Effect{o}
+}
+
+func all(v Verdict, n int) []Verdict { return slices.Repeat([]Verdict{v}, n) }
+
+// decide judges the parts of a commit, and does what they say.
+func (m *Machine) decide(c *Commit) *Outcome {
+	o := &Outcome{Author: c.Author, Seq: c.Seq, Parts: c.Parts, Verdicts: all(Effective, len(c.Parts))}
+	for i := range c.Parts {
+		o.Verdicts[i] = m.part(c, &c.Parts[i])
+	}
+	return o
+}
+
+func (m *Machine) part(c *Commit, p *Part) Verdict {
+	if c.View != m.view.Number && !m.faults.has(OldViewCommits) {
+		return VoidView
+	}
+	l := m.laneOf(c.Author, p.Local)
+	n := p.Span.Stop - p.Span.Start
+	switch {
+	case m.faults.has(AnyLane) && n > 0:
+	case l == nil || p.Epoch != m.epoch || n < 1 || !l.finish(p.Span):
+		return VoidLane
+	}
+	m.done.add(p.Span)
+	m.digest[0] += p.Digest[0]
+	m.digest[1] += p.Digest[1]
+	return Effective
+}
+
+func (m *Machine) rebalance(r *Rebalance) []Effect {
+	switch {
+	case m.job.Mode != Async:
+		return ignore("lanes of a lockstep job")
+	case r.View != m.view.Number:
+		return ignore("lanes of view %d in view %d", r.View, m.view.Number)
+	case r.From >= len(m.lanes) || r.To >= len(m.lanes) || r.From == r.To:
+		return ignore("from lane %d to %d of %d", r.From, r.To, len(m.lanes))
+	case !m.steal(&m.lanes[r.From], &m.lanes[r.To]):
+		return ignore("lane %d has too little, or %d has work", r.From, r.To)
+	}
+	return []Effect{&Rebalanced{r.From, r.To}}
+}
+
+func (m *Machine) close(c *Close) []Effect {
+	switch {
+	case c.Epoch != m.epoch:
+		return ignore("the end of epoch %d in epoch %d", c.Epoch, m.epoch)
+	case m.job.Mode == Lockstep && m.step < (c.Epoch+1)*m.job.Steps:
+		return ignore("the end of epoch %d at step %d", c.Epoch, m.step)
+	case m.job.Mode == Async && m.done.count() < m.job.N && !m.faults.has(ClosesEarly):
+		return ignore("the end of epoch %d with %d of %d positions", c.Epoch, m.done.count(), m.job.N)
+	case m.Over():
+		return ignore("the job is over")
+	}
+	out := &Closed{Epoch: c.Epoch, Count: m.job.N}
+	if m.job.Mode == Async {
+		out.Count, out.Digest = m.done.count(), m.digest
+	}
+	m.epoch++
+	m.done, m.digest = nil, [2]uint64{}
+	m.lanes = nil
+	if m.job.Mode == Async && !m.Over() {
+		m.openLanes()
+	}
+	return []Effect{out}
+}

@@ -1,0 +1,175 @@
+package coord
+
+import (
+	"slices"
+
+	"github.com/headrace/headrace/nd"
+)
+
+// Index is the place in the log of the last entry that was applied.
+func (m *Machine) Index() uint64 { return m.index }
+
+// Formed reports whether there is a job.
+func (m *Machine) Formed() bool { return m.formed }
+
+// Job is the job as it was formed.
+func (m *Machine) Job() Job { return m.job }
+
+// View is the newest view. The caller changes nothing in it.
+func (m *Machine) View() *View { return &m.view }
+
+// Horizon is where the lease of a lockstep job ends: steps below it, counted through
+// the job, may be delivered. There are none while the job is halted.
+func (m *Machine) Horizon() int64 {
+	if m.halted {
+		return 0
+	}
+	return m.horizon
+}
+
+// Halted reports that a lockstep job waits for a Redo, since a member was lost.
+func (m *Machine) Halted() bool { return m.halted }
+
+// Over reports that all epochs are closed.
+func (m *Machine) Over() bool { return m.formed && m.job.Epochs > 0 && m.epoch >= m.job.Epochs }
+
+// Epoch is the one that is open.
+func (m *Machine) Epoch() int64 { return m.epoch }
+
+// Progress is how far the job is. The caller may keep it.
+func (m *Machine) Progress() Progress {
+	return Progress{Epoch: m.epoch, Step: m.step, Done: slices.Clone(m.done), Digest: m.digest}
+}
+
+// Committed is how many positions of the epoch are committed, async.
+func (m *Machine) Committed() int64 { return m.done.count() }
+
+// Complete reports that the epoch can be closed.
+func (m *Machine) Complete() bool {
+	if !m.formed || m.Over() {
+		return false
+	}
+	if m.job.Mode == Async {
+		return m.done.count() == m.job.N
+	}
+	return m.step >= (m.epoch+1)*m.job.Steps
+}
+
+// Lanes is how many lanes there are, one for each rank of an async job.
+func (m *Machine) Lanes() int { return len(m.lanes) }
+
+// Lane is what a rank of an async job has to deliver, in this order. The caller may
+// keep it.
+func (m *Machine) Lane(rank int) []nd.Span { return slices.Clone(m.lanes[rank].rest) }
+
+// Left is how many positions a lane has.
+func (m *Machine) Left(rank int) int64 { return m.lanes[rank].rest.count() }
+
+// Applied is the number of a member's last commit that was applied.
+func (m *Machine) Applied(author ID) uint64 {
+	for i := range m.sessions {
+		if m.sessions[i].author == author {
+			return m.sessions[i].seq
+		}
+	}
+	return 0
+}
+
+// Snapshot writes all that the machine is, for Restore. Equal machines write
+// equal bytes.
+func (m *Machine) Snapshot() []byte {
+	w := writer{[]byte{Version}}
+	w.number(m.index)
+	if !m.formed {
+		w.count(0)
+		return w.bytes
+	}
+	w.count(1)
+	w.job(&m.job)
+	w.view(&m.view)
+	w.progress(&Progress{m.epoch, m.step, m.done, m.digest})
+	w.position(m.horizon)
+	w.flag(m.halted)
+	for i := range m.lanes {
+		w.spans(m.lanes[i].rest)
+	}
+	for i := range m.sessions {
+		w.session(&m.sessions[i])
+	}
+	return w.bytes
+}
+
+// Restore makes the machine what a Snapshot says.
+func (m *Machine) Restore(data []byte) error {
+	r := reader{data: data}
+	if v := r.take(1); v != nil && v[0] != Version {
+		return nd.Errorf(nd.ErrUnsupported, "snapshot of version %d, not %d", v[0], Version)
+	}
+	n := Machine{faults: m.faults, index: r.number(), formed: r.flag()}
+	if n.formed {
+		n.read(&r)
+	}
+	if err := r.end(); err != nil {
+		return nd.Errorf(nd.ErrCorrupt, "snapshot: %w", err)
+	}
+	*m = n
+	return nil
+}
+
+func (m *Machine) read(r *reader) {
+	r.job(&m.job)
+	r.view(&m.view)
+	var p Progress
+	r.progress(&p)
+	m.epoch, m.step, m.done, m.digest = p.Epoch, p.Step, p.Done, p.Digest
+	m.horizon = r.position()
+	m.halted = r.flag()
+	if err := (&Form{Job: m.job, Members: m.view.Members, Start: p}).check(); err != nil {
+		r.fail(err.Error())
+		return
+	}
+	if m.job.Mode == Async && !m.Over() {
+		m.lanes = m.emptyLanes()
+	}
+	for i := range m.lanes {
+		m.lanes[i].rest = r.spans()
+	}
+	for range m.view.Members {
+		m.sessions = append(m.sessions, r.session())
+	}
+}
+
+func (w *writer) flag(v bool) {
+	n := 0
+	if v {
+		n = 1
+	}
+	w.count(n)
+}
+
+func (r *reader) flag() bool { return r.count(1) == 1 }
+
+func (w *writer) session(s *session) {
+	w.id(s.author)
+	w.number(s.seq)
+	for _, o := range s.outcomes {
+		w.count(len(o))
+		for _, v := range o {
+			w.bytes = append(w.bytes, byte(v))
+		}
+	}
+}
+
+func (r *reader) session() (s session) {
+	s.author = r.id()
+	s.seq = r.number()
+	for i := range s.outcomes {
+		for _, v := range r.take(r.length(MaxParts, 1)) {
+			if v > byte(VoidLane) {
+				r.fail("an unknown verdict")
+			}
+			s.outcomes[i] = append(s.outcomes[i], Verdict(v))
+		}
+	}
+	return s
+}

@@ -1,0 +1,229 @@
+package coord
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/headrace/headrace/nd"
+)
+
+// writer appends fields: numbers as varints, texts and lists behind their length.
+type writer struct{ bytes []byte }
+
+func (w *writer) number(n uint64)  { w.bytes = binary.AppendUvarint(w.bytes, n) }
+func (w *writer) count(n int)      { w.number(uint64(n)) }
+func (w *writer) position(n int64) { w.number(uint64(n)) }
+func (w *writer) id(id ID)         { w.bytes = append(w.bytes, id[:]...) }
+
+func (w *writer) text(s string) {
+	w.count(len(s))
+	w.bytes = append(w.bytes, s...)
+}
+
+func (w *writer) digest(d [2]uint64) {
+	w.bytes = binary.BigEndian.AppendUint64(w.bytes, d[0])
+	w.bytes = binary.BigEndian.AppendUint64(w.bytes, d[1])
+}
+
+func (w *writer) span(s nd.Span) {
+	w.position(s.Start)
+	w.position(s.Stop - s.Start)
+}
+
+func (w *writer) spans(list []nd.Span) {
+	w.count(len(list))
+	for _, s := range list {
+		w.span(s)
+	}
+}
+
+func (w *writer) ids(list []ID) {
+	w.count(len(list))
+	for _, id := range list {
+		w.id(id)
+	}
+}
+
+func (w *writer) member(m *Member) {
+	w.id(m.ID)
+	w.text(m.Name)
+	w.text(m.Rack)
+	w.text(m.Address)
+	w.count(m.Ranks)
+}
+
+func (w *writer) members(list []Member) {
+	w.count(len(list))
+	for i := range list {
+		w.member(&list[i])
+	}
+}
+
+func (w *writer) view(v *View) {
+	w.number(v.Number)
+	w.members(v.Members)
+	w.ids(v.Voters)
+	w.position(v.Cut)
+}
+
+func (w *writer) job(j *Job) {
+	w.text(j.Name)
+	w.text(j.Plan)
+	w.count(int(j.Mode))
+	for _, n := range []int64{j.N, j.Steps, j.Epochs, int64(j.Voters), j.Lease, j.Ahead, j.Reserve} {
+		w.position(n)
+	}
+}
+
+func (w *writer) progress(p *Progress) {
+	w.position(p.Epoch)
+	w.position(p.Step)
+	w.spans(p.Done)
+	w.digest(p.Digest)
+}
+
+// reader reads what a writer wrote. After something that cannot be, all fields are
+// zero and end tells.
+type reader struct {
+	data []byte
+	err  error
+}
+
+func (r *reader) fail(what string) {
+	if r.err == nil {
+		r.err = nd.Errorf(nd.ErrCorrupt, "%s", what)
+	}
+	r.data = nil
+}
+
+// end reports what was wrong, or that something is left over.
+func (r *reader) end() error {
+	if r.err == nil && len(r.data) > 0 {
+		r.fail("bytes are left over")
+	}
+	return r.err
+}
+
+func (r *reader) number() uint64 {
+	n, size := binary.Uvarint(r.data)
+	if size <= 0 {
+		r.fail("a number is cut off or too large")
+		return 0
+	}
+	r.data = r.data[size:]
+	return n
+}
+
+func (r *reader) count(most int) int {
+	n := r.number()
+	if n > uint64(most) {
+		r.fail("a count is beyond its limit")
+		return 0
+	}
+	return int(n)
+}
+
+// length is the length of a list whose items have at least so many bytes.
+func (r *reader) length(most, bytes int) int {
+	n := r.count(most)
+	if n*bytes > len(r.data) {
+		r.fail("a list is cut off")
+		return 0
+	}
+	return n
+}
+
+func (r *reader) position() int64 {
+	n := r.number()
+	if n > math.MaxInt64 {
+		r.fail("a position is beyond 2^63")
+		return 0
+	}
+	return int64(n)
+}
+
+func (r *reader) take(n int) []byte {
+	if n > len(r.data) {
+		r.fail("it is cut off")
+		return nil
+	}
+	out := r.data[:n]
+	r.data = r.data[n:]
+	return out
+}
+
+func (r *reader) id() (id ID) {
+	copy(id[:], r.take(len(id)))
+	return id
+}
+
+func (r *reader) text(most int) string { return string(r.take(r.count(most))) }
+
+func (r *reader) digest() (d [2]uint64) {
+	if b := r.take(16); b != nil {
+		d[0], d[1] = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
+	}
+	return d
+}
+
+func (r *reader) span() nd.Span {
+	start, n := r.position(), r.position()
+	if n > math.MaxInt64-start {
+		r.fail("a span ends beyond 2^63")
+		return nd.Span{}
+	}
+	return nd.Span{Start: start, Stop: start + n}
+}
+
+func (r *reader) spans() (list []nd.Span) {
+	for range r.length(maxPieces, 2) {
+		list = append(list, r.span())
+	}
+	return list
+}
+
+func (r *reader) ids(most int) (list []ID) {
+	for range r.length(most, len(ID{})) {
+		list = append(list, r.id())
+	}
+	return list
+}
+
+func (r *reader) member(m *Member) {
+	m.ID = r.id()
+	m.Name = r.text(maxText)
+	m.Rack = r.text(maxText)
+	m.Address = r.text(maxText)
+	m.Ranks = r.count(maxRanks)
+}
+
+func (r *reader) members() (list []Member) {
+	for range r.length(maxMembers, len(ID{})+4) {
+		list = append(list, Member{})
+		r.member(&list[len(list)-1])
+	}
+	return list
+}
+
+func (r *reader) view(v *View) {
+	v.Number = r.number()
+	v.Members = r.members()
+	v.Voters = r.ids(maxVoters)
+	v.Cut = r.position()
+}
+
+func (r *reader) job(j *Job) {
+	j.Name = r.text(maxText)
+	j.Plan = r.text(maxText)
+	j.Mode = Mode(r.count(math.MaxUint8))
+	j.N, j.Steps, j.Epochs = r.position(), r.position(), r.position()
+	j.Voters = r.count(math.MaxInt32)
+	j.Lease, j.Ahead, j.Reserve = r.position(), r.position(), r.position()
+}
+
+func (r *reader) progress(p *Progress) {
+	p.Epoch = r.position()
+	p.Step = r.position()
+	p.Done = r.spans()
+	p.Digest = r.digest()
+}
