@@ -42,7 +42,14 @@ type Change struct {
 	View   uint64
 	Evict  []ID
 	Admit  []Admission
+	Ranks  []Ranks
 	Reason string // for people
+}
+
+// Ranks are the local ranks that a member has from now on, in order.
+type Ranks struct {
+	ID    ID
+	Ranks []int
 }
 
 // Admission is a member that wants to be in the job, and what it means by it.
@@ -176,6 +183,11 @@ func (e *Change) write(w *writer) {
 		w.text(a.Job)
 		w.text(a.Plan)
 	}
+	w.count(len(e.Ranks))
+	for i := range e.Ranks {
+		w.id(e.Ranks[i].ID)
+		w.ranks(e.Ranks[i].Ranks)
+	}
 	w.text(e.Reason)
 }
 
@@ -189,6 +201,10 @@ func (e *Change) read(r *reader) {
 		a.Version = r.count(1 << 30)
 		a.Job = r.text(maxText)
 		a.Plan = r.text(maxText)
+	}
+	e.Ranks = make([]Ranks, r.length(maxMembers, len(ID{})+1))
+	for i := range e.Ranks {
+		e.Ranks[i] = Ranks{r.id(), r.ranks()}
 	}
 	e.Reason = r.text(maxReason)
 }

@@ -15,11 +15,10 @@ const mostPieces = 16
 
 // laneOf finds the lane of a member's rank, nil if there is none.
 func (m *Machine) laneOf(owner ID, local int) *lane {
-	i := m.view.Index(owner)
-	if i < 0 || local >= m.view.Members[i].Ranks || m.Over() {
-		return nil
+	if rank := m.view.Rank(owner, local); rank >= 0 && rank < len(m.lanes) {
+		return &m.lanes[rank]
 	}
-	return &m.lanes[m.view.First(i)+local]
+	return nil
 }
 
 // openLanes gives each rank of the view a lane and shares all out that is not done.
@@ -31,7 +30,7 @@ func (m *Machine) openLanes() {
 func (m *Machine) emptyLanes() []lane {
 	lanes := make([]lane, 0, m.view.World())
 	for _, member := range m.view.Members {
-		for local := range member.Ranks {
+		for _, local := range member.Ranks {
 			lanes = append(lanes, lane{owner: member.ID, local: local})
 		}
 	}
@@ -44,18 +43,20 @@ func (m *Machine) emptyLanes() []lane {
 func (m *Machine) changeLanes() {
 	before := m.lanes
 	m.lanes = m.emptyLanes()
-	first := map[ID]int{} // lane of a member's first rank
+	type rank struct {
+		owner ID
+		local int
+	}
+	at := map[rank]int{}
 	for i := range m.lanes {
-		if l := &m.lanes[i]; l.local == 0 {
-			first[l.owner] = i
-		}
+		at[rank{m.lanes[i].owner, m.lanes[i].local}] = i
 	}
 	var pool spans
 	pieces := 0
 	for i := range before {
 		b := &before[i]
-		if at, stays := first[b.owner]; stays {
-			m.lanes[at+b.local].rest = b.rest
+		if i, stays := at[rank{b.owner, b.local}]; stays {
+			m.lanes[i].rest = b.rest
 			pieces += len(b.rest)
 		} else {
 			pool = append(pool, b.rest...)

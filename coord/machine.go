@@ -157,7 +157,10 @@ func (f *Form) check() error {
 	}
 	ranks := 0
 	for i, m := range f.Members {
-		ranks += m.Ranks
+		ranks += len(m.Ranks)
+		if !slices.IsSorted(m.Ranks) || len(slices.Compact(slices.Clone(m.Ranks))) != len(m.Ranks) {
+			return nd.Errorf(nd.ErrConfig, "local ranks %v of %s are not in order", m.Ranks, m.ID)
+		}
 		if m.ID.Raft() == 0 || slices.ContainsFunc(f.Members[:i], func(o Member) bool { return o.ID.Raft() == m.ID.Raft() }) {
 			return nd.Errorf(nd.ErrConfig, "member %s is there twice, or has no number", m.ID)
 		}
@@ -201,29 +204,33 @@ func (m *Machine) change(c *Change) []Effect {
 		}
 		admit = append(admit, a.Member)
 	}
-	if len(evict)+len(admit) == 0 {
+	ranks := slices.DeleteFunc(slices.Clone(c.Ranks), func(r Ranks) bool {
+		i := m.view.Index(r.ID)
+		return i < 0 || slices.Equal(m.view.Members[i].Ranks, r.Ranks)
+	})
+	if len(evict)+len(admit)+len(ranks) == 0 {
 		return append(out, ignore("a change that changes nothing")...)
 	}
 	if len(evict) == len(m.view.Members) && len(admit) == 0 {
 		return append(out, ignore("a change that evicts everyone")...)
 	}
-	m.enter(evict, admit)
+	m.enter(evict, admit, ranks)
 	return append(out, m.installed(evict, c.Reason))
 }
 
 // refuses says why a member is not admitted, behind those that are; empty: it is.
 func (m *Machine) refuses(a *Admission, admitted []Member) string {
 	same := func(o Member) bool { return o.ID.Raft() == a.ID.Raft() }
-	world := a.Ranks + m.view.World()
+	world := len(a.Ranks) + m.view.World()
 	for _, o := range admitted {
-		world += o.Ranks
+		world += len(o.Ranks)
 	}
 	switch {
 	case a.Version != Version:
 		return fmt.Sprintf("it speaks version %d, the job version %d: install the same headrace everywhere", a.Version, Version)
 	case a.Job != m.job.Name:
 		return fmt.Sprintf("it belongs to job %q, this is %q", a.Job, m.job.Name)
-	case a.Plan != m.job.Plan && a.Ranks > 0:
+	case a.Plan != m.job.Plan && len(a.Ranks) > 0:
 		return fmt.Sprintf("its plan is %.40q, the job's %.40q: data, seed, batch or shuffle differ", a.Plan, m.job.Plan)
 	case a.ID.Raft() == 0, slices.ContainsFunc(m.view.Members, same), slices.ContainsFunc(admitted, same):
 		return "it is a member, or one has its number"
@@ -234,9 +241,9 @@ func (m *Machine) refuses(a *Admission, admitted []Member) string {
 }
 
 // enter makes the next view.
-func (m *Machine) enter(evict []ID, admit []Member) {
-	lost := slices.ContainsFunc(evict, func(id ID) bool { return m.view.Members[m.view.Index(id)].Ranks > 0 })
-	next := m.view.next(evict, admit, m.job.Voters)
+func (m *Machine) enter(evict []ID, admit []Member, ranks []Ranks) {
+	next := m.view.next(evict, admit, ranks, m.job.Voters)
+	lost := m.view.loses(&next)
 	if m.faults.has(ViewNotCounted) {
 		next.Number = m.view.Number
 	}

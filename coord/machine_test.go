@@ -15,7 +15,14 @@ import (
 func named(n int) ID { return ID{0: byte(n >> 8), 1: byte(n), 7: 1, 15: byte(n)} }
 
 func member(n, ranks int) Member {
-	return Member{ID: named(n), Name: fmt.Sprint("node", n), Rack: fmt.Sprint("rack", n%3), Address: "10.0.0.1:7946", Ranks: ranks}
+	return Member{ID: named(n), Name: fmt.Sprint("node", n), Rack: fmt.Sprint("rack", n%3), Address: "10.0.0.1:7946", Ranks: locals(ranks)}
+}
+
+func locals(n int) (list []int) {
+	for i := range n {
+		list = append(list, i)
+	}
+	return list
 }
 
 func admission(j Job, m Member) Admission {
@@ -95,8 +102,8 @@ func TestRefusals(t *testing.T) {
 		other(1, func(*Admission) {}),
 		other(5, func(a *Admission) { a.ID[15]++ }), // another ID, the same number
 		other(5, func(*Admission) {}),
-		other(6, func(a *Admission) { a.Plan, a.Ranks = "", 0 }), // a witness loads nothing
-		other(7, func(a *Admission) { a.Ranks = maxRanks }),
+		other(6, func(a *Admission) { a.Plan, a.Ranks = "", nil }), // a witness loads nothing
+		other(7, func(a *Admission) { a.Ranks = locals(maxRanks) }),
 	}})
 	var refused []ID
 	for _, e := range out[:len(out)-1] {
@@ -157,6 +164,22 @@ func TestCuts(t *testing.T) {
 	if l.Halted() || l.View().Cut != 24 || l.View().Number != 4 {
 		t.Errorf("after a witness: %+v", l.View())
 	}
+}
+
+// Ranks of a member come and go one by one: a lost one halts the job and gives up its
+// lane, a new one comes where nobody can be.
+func TestRanks(t *testing.T) {
+	l := form(t, lockstep(), member(1, 3))
+	ranks := func(list ...int) *Change {
+		return &Change{View: l.View().Number, Ranks: []Ranks{{named(1), list}}}
+	}
+	if v := wants[*Installed](t, l.last(ranks(0, 1, 2, 7))).View; v.Cut != 8 || v.Rank(named(1), 7) != 3 || l.Halted() {
+		t.Errorf("a rank came: %+v", v)
+	}
+	if v := wants[*Installed](t, l.last(ranks(0, 2, 7))).View; v.Cut != 0 || v.Rank(named(1), 7) != 2 || !l.Halted() {
+		t.Errorf("a rank was lost: %+v", v)
+	}
+	wants[*Ignored](t, l.last(ranks(0, 2, 7)))
 }
 
 // An epoch of a lockstep job closes when its last step is done.
@@ -282,6 +305,11 @@ func (p *player) change(v *View) {
 			c.Evict = append(c.Evict, m.ID)
 		}
 	}
+	for _, m := range v.Members {
+		if p.r.IntN(6) == 0 {
+			c.Ranks = append(c.Ranks, Ranks{m.ID, slices.DeleteFunc(locals(5), func(int) bool { return p.r.IntN(2) == 0 })})
+		}
+	}
 	for range p.r.IntN(3) {
 		p.next++
 		c.Admit = append(c.Admit, admission(p.job, member(p.next, p.r.IntN(4))))
@@ -291,11 +319,11 @@ func (p *player) change(v *View) {
 
 func (p *player) commit(v *View) {
 	m := v.Members[p.r.IntN(len(v.Members))]
-	if m.Ranks == 0 {
+	if len(m.Ranks) == 0 {
 		return
 	}
-	local := p.r.IntN(m.Ranks)
-	lane := p.Lane(v.First(v.Index(m.ID)) + local)
+	local := m.Ranks[p.r.IntN(len(m.Ranks))]
+	lane := p.Lane(v.Rank(m.ID, local))
 	if len(lane) == 0 {
 		return
 	}
@@ -452,7 +480,7 @@ func entries() []Entry {
 	j := async(100)
 	return []Entry{
 		&Form{Job: j, Members: []Member{member(1, 2), member(2, 0)}, Start: Progress{Epoch: 1, Step: 7, Done: []nd.Span{{Start: 1, Stop: 5}, {Start: 9, Stop: 10}}, Digest: [2]uint64{3, 4}}},
-		&Change{View: 3, Evict: []ID{named(1)}, Admit: []Admission{admission(j, member(4, 1))}, Reason: "it is gone"},
+		&Change{View: 3, Evict: []ID{named(1)}, Admit: []Admission{admission(j, member(4, 1))}, Ranks: []Ranks{{named(2), []int{1, 4, 5}}}, Reason: "it is gone"},
 		&Extend{View: 1 << 40, Horizon: 9, Done: 8},
 		&Redo{View: 2, Step: 1 << 50},
 		&Commit{View: 1, Author: named(9), Seq: 77, Parts: []Part{{Local: 1, Epoch: 2, Span: nd.Span{Start: 5, Stop: 6}, Digest: [2]uint64{1, 1 << 63}}}},
@@ -491,7 +519,8 @@ func FuzzEntry(f *testing.F) {
 		}
 		if c, ok := e.(*Change); ok {
 			for i := range c.Admit {
-				c.Admit[i].Ranks %= 100 // a million lanes are right, and slow
+				a := &c.Admit[i] // a million lanes are right, and slow
+				a.Ranks = a.Ranks[:min(len(a.Ranks), 100)]
 			}
 		}
 		l := form(t, async(50), member(1, 2), member(2, 1))

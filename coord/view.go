@@ -38,7 +38,7 @@ type Member struct {
 	Name    string // of the host, for people
 	Rack    string // what fails together; may be empty
 	Address string // where its agent listens
-	Ranks   int    // 0: a witness, which only decides
+	Ranks   []int  // the local ranks that it serves, in order; none: a witness, which only decides
 }
 
 // View is who is in the job, from a place in the log on.
@@ -48,6 +48,19 @@ type View struct {
 	Voters  []ID     // who should decide, in the order of the members
 	// Cut is where the view begins: lockstep, the first step that its ranks share.
 	Cut int64
+}
+
+// Rank is the rank of a member's local rank, -1 if it is not in the view.
+func (v *View) Rank(id ID, local int) int {
+	i := v.Index(id)
+	if i < 0 {
+		return -1
+	}
+	k, ok := slices.BinarySearch(v.Members[i].Ranks, local)
+	if !ok {
+		return -1
+	}
+	return v.First(i) + k
 }
 
 const (
@@ -60,7 +73,7 @@ const (
 func (v *View) World() int {
 	n := 0
 	for i := range v.Members {
-		n += v.Members[i].Ranks
+		n += len(v.Members[i].Ranks)
 	}
 	return n
 }
@@ -74,22 +87,40 @@ func (v *View) Index(id ID) int {
 func (v *View) First(index int) int {
 	n := 0
 	for i := range v.Members[:index] {
-		n += v.Members[i].Ranks
+		n += len(v.Members[i].Ranks)
 	}
 	return n
 }
 
-// next is the view after v without some members and with others.
-func (v *View) next(evict []ID, admit []Member, voters int) View {
+// next is the view after v without some members, with others, and with other ranks of
+// those that stay.
+func (v *View) next(evict []ID, admit []Member, ranks []Ranks, voters int) View {
 	n := View{Number: v.Number + 1}
 	for _, m := range v.Members {
-		if !slices.Contains(evict, m.ID) {
-			n.Members = append(n.Members, m)
+		if slices.Contains(evict, m.ID) {
+			continue
 		}
+		if i := slices.IndexFunc(ranks, func(r Ranks) bool { return r.ID == m.ID }); i >= 0 {
+			m.Ranks = ranks[i].Ranks
+		}
+		n.Members = append(n.Members, m)
 	}
 	n.Members = append(n.Members, admit...)
 	n.Voters = chooseVoters(n.Members, v.Voters, voters)
 	return n
+}
+
+// loses reports whether a rank of v is not in the next view.
+func (v *View) loses(next *View) bool {
+	for _, m := range v.Members {
+		i := next.Index(m.ID)
+		for _, local := range m.Ranks {
+			if i < 0 || !slices.Contains(next.Members[i].Ranks, local) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // chooseVoters picks an odd number of members, at most so many. Those that decide

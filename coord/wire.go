@@ -49,7 +49,17 @@ func (w *writer) member(m *Member) {
 	w.text(m.Name)
 	w.text(m.Rack)
 	w.text(m.Address)
-	w.count(m.Ranks)
+	w.ranks(m.Ranks)
+}
+
+// ranks are written as the gaps between them, so that they are always in order.
+func (w *writer) ranks(list []int) {
+	w.count(len(list))
+	next := 0
+	for _, local := range list {
+		w.count(local - next)
+		next = local + 1
+	}
 }
 
 func (w *writer) members(list []Member) {
@@ -194,7 +204,17 @@ func (r *reader) member(m *Member) {
 	m.Name = r.text(maxText)
 	m.Rack = r.text(maxText)
 	m.Address = r.text(maxText)
-	m.Ranks = r.count(maxRanks)
+	m.Ranks = r.ranks()
+}
+
+func (r *reader) ranks() (list []int) {
+	next := 0
+	for range r.length(maxRanks, 1) {
+		next += r.count(maxRanks)
+		list = append(list, next)
+		next++
+	}
+	return list
 }
 
 func (r *reader) members() (list []Member) {
