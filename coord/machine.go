@@ -29,15 +29,13 @@ type Machine struct {
 	faults faults // of tests
 }
 
-// session remembers what became of a member's last commits.
+// session remembers what became of a member's last commit. An author has one under way
+// at a time.
 type session struct {
 	author   ID
-	seq      uint64 // of the last one that was applied
-	outcomes [sessionOutcomes][]Verdict
+	seq      uint64
+	verdicts []Verdict
 }
-
-// sessionOutcomes is how many commits an author may have under way.
-const sessionOutcomes = 16
 
 // Effect is what an entry changed: *Installed, *Extended, *Redone, *Outcome,
 // *Refused, *Rebalanced, *Closed or *Ignored.
@@ -347,15 +345,13 @@ func (m *Machine) commit(c *Commit) []Effect {
 	switch {
 	case c.Seq > s.seq+1:
 		return ignore("commit %d of %s before %d", c.Seq, c.Author, s.seq+1)
-	case c.Seq <= s.seq && !m.faults.has(CommitTwice):
-		if s.seq-c.Seq >= sessionOutcomes {
-			return ignore("commit %d of %s is long decided", c.Seq, c.Author)
-		}
-		return []Effect{&Outcome{Author: c.Author, Seq: c.Seq, Parts: c.Parts, Verdicts: s.outcomes[c.Seq%sessionOutcomes], Again: true}}
+	case c.Seq < s.seq:
+		return ignore("commit %d of %s is long decided", c.Seq, c.Author)
+	case c.Seq == s.seq && !m.faults.has(CommitTwice):
+		return []Effect{&Outcome{Author: c.Author, Seq: c.Seq, Parts: c.Parts, Verdicts: s.verdicts, Again: true}}
 	}
 	o := m.decide(c)
-	s.seq = c.Seq
-	s.outcomes[c.Seq%sessionOutcomes] = o.Verdicts
+	s.seq, s.verdicts = c.Seq, o.Verdicts
 	return []Effect{o}
 }
 

@@ -65,14 +65,14 @@ func (m *Machine) Lane(rank int) []nd.Span { return slices.Clone(m.lanes[rank].r
 // Left is how many positions a lane has.
 func (m *Machine) Left(rank int) int64 { return m.lanes[rank].rest.count() }
 
-// Applied is the number of a member's last commit that was applied.
-func (m *Machine) Applied(author ID) uint64 {
+// Decided is a member's last commit that was applied, and what became of its parts.
+func (m *Machine) Decided(author ID) (seq uint64, verdicts []Verdict) {
 	for i := range m.sessions {
-		if m.sessions[i].author == author {
-			return m.sessions[i].seq
+		if s := &m.sessions[i]; s.author == author {
+			return s.seq, s.verdicts
 		}
 	}
-	return 0
+	return 0, nil
 }
 
 // Snapshot writes all that the machine is, for Restore. Equal machines write
@@ -152,24 +152,26 @@ func (r *reader) flag() bool { return r.count(1) == 1 }
 func (w *writer) session(s *session) {
 	w.id(s.author)
 	w.number(s.seq)
-	for _, o := range s.outcomes {
-		w.count(len(o))
-		for _, v := range o {
-			w.bytes = append(w.bytes, byte(v))
-		}
+	w.verdicts(s.verdicts)
+}
+
+func (r *reader) session() session {
+	return session{r.id(), r.number(), r.verdicts()}
+}
+
+func (w *writer) verdicts(list []Verdict) {
+	w.count(len(list))
+	for _, v := range list {
+		w.bytes = append(w.bytes, byte(v))
 	}
 }
 
-func (r *reader) session() (s session) {
-	s.author = r.id()
-	s.seq = r.number()
-	for i := range s.outcomes {
-		for _, v := range r.take(r.length(MaxParts, 1)) {
-			if v > byte(VoidLane) {
-				r.fail("an unknown verdict")
-			}
-			s.outcomes[i] = append(s.outcomes[i], Verdict(v))
+func (r *reader) verdicts() (list []Verdict) {
+	for _, v := range r.take(r.length(MaxParts, 1)) {
+		if v > byte(VoidLane) {
+			r.fail("an unknown verdict")
 		}
+		list = append(list, Verdict(v))
 	}
-	return s
+	return list
 }
