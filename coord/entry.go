@@ -22,7 +22,7 @@ const (
 	kindClose
 )
 
-// Form makes view 0.
+// Form makes view 0. The first member is the one that formed the group.
 type Form struct {
 	Job     Job
 	Members []Member
@@ -177,11 +177,7 @@ func (e *Change) write(w *writer) {
 	w.ids(e.Evict)
 	w.count(len(e.Admit))
 	for i := range e.Admit {
-		a := &e.Admit[i]
-		w.member(&a.Member)
-		w.count(a.Version)
-		w.text(a.Job)
-		w.text(a.Plan)
+		w.admission(&e.Admit[i])
 	}
 	w.count(len(e.Ranks))
 	for i := range e.Ranks {
@@ -196,11 +192,7 @@ func (e *Change) read(r *reader) {
 	e.Evict = r.ids(maxMembers)
 	e.Admit = make([]Admission, r.length(maxMembers, len(ID{})+7))
 	for i := range e.Admit {
-		a := &e.Admit[i]
-		r.member(&a.Member)
-		a.Version = r.count(1 << 30)
-		a.Job = r.text(maxText)
-		a.Plan = r.text(maxText)
+		r.admission(&e.Admit[i])
 	}
 	e.Ranks = make([]Ranks, r.length(maxMembers, len(ID{})+1))
 	for i := range e.Ranks {

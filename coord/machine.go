@@ -137,7 +137,7 @@ func (m *Machine) form(f *Form) []Effect {
 	m.formed, m.job = true, f.Job
 	m.epoch, m.step, m.digest = f.Start.Epoch, f.Start.Step, f.Start.Digest
 	m.done = slices.Clone(f.Start.Done)
-	m.view = View{Members: f.Members, Voters: chooseVoters(f.Members, nil, f.Job.Voters), Cut: m.step}
+	m.view = View{Members: f.Members, Voters: chooseVoters(f.Members, []ID{f.Members[0].ID}, f.Job.Voters), Cut: m.step}
 	for _, member := range f.Members {
 		m.sessions = append(m.sessions, session{author: member.ID})
 	}

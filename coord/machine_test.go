@@ -2,6 +2,7 @@ package coord
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -548,6 +549,52 @@ func FuzzSnapshot(f *testing.F) {
 		var again Machine
 		if err := again.Restore(m.Snapshot()); err != nil || !bytes.Equal(again.Snapshot(), m.Snapshot()) {
 			t.Fatalf("a snapshot that was read is not written: %v", err)
+		}
+	})
+}
+
+// messages is one of each kind.
+func messages() []Body {
+	j := async(100)
+	view := &View{Number: 3, Members: []Member{member(1, 2), member(2, 0)}, Voters: []ID{named(1)}, Cut: 9}
+	return []Body{
+		&Raft{Data: []byte{1, 2, 3}},
+		&Join{Admission: admission(j, member(4, 2)), Hops: 2},
+		&Follow{Known: Stamp{1, 2}, Seq: 3},
+		&Brief{Known: Stamp{3, 9}, View: view, Hint: true, Leader: named(2), Refused: "no", Cut: 9, Horizon: 20, Step: 10, Halted: true, Epoch: 2, Committed: 5, Lanes: [][]nd.Span{{{Start: 1, Stop: 4}}, nil}, Seq: 8, Verdicts: []Verdict{Effective, VoidLane}},
+		&Ask{Entry: &Redo{View: 3, Step: 9}},
+		&Report{Author: named(3), Ranks: []int{0, 2, 5}, Done: 4, Used: 7},
+		&Gone{ID: named(3), Reason: "it left"},
+	}
+}
+
+func TestMessagesOnTheWire(t *testing.T) {
+	for _, b := range messages() {
+		m := &Message{From: Source{named(7), "10.0.0.7:1"}, Stamp: Stamp{3, 4}, Body: b}
+		data := AppendMessage(nil, m)
+		got, err := ParseMessage(data)
+		if err != nil || !reflect.DeepEqual(got, m) {
+			t.Errorf("%T: %+v, %v", b, got, err)
+		}
+		data[0]++
+		if _, err := ParseMessage(data); !errors.Is(err, nd.ErrUnsupported) {
+			t.Errorf("%T of another version: %v", b, err)
+		}
+	}
+}
+
+func FuzzMessage(f *testing.F) {
+	for _, b := range messages() {
+		f.Add(AppendMessage(nil, &Message{From: Source{named(7), "a:1"}, Body: b}))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := ParseMessage(data)
+		if err != nil {
+			return
+		}
+		again, err := ParseMessage(AppendMessage(nil, m))
+		if err != nil || !reflect.DeepEqual(again, m) {
+			t.Fatalf("%+v was read back as %+v, %v", m, again, err)
 		}
 	})
 }

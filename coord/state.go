@@ -139,16 +139,6 @@ func (m *Machine) read(r *reader) {
 	}
 }
 
-func (w *writer) flag(v bool) {
-	n := 0
-	if v {
-		n = 1
-	}
-	w.count(n)
-}
-
-func (r *reader) flag() bool { return r.count(1) == 1 }
-
 func (w *writer) session(s *session) {
 	w.id(s.author)
 	w.number(s.seq)

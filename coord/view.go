@@ -63,6 +63,18 @@ func (v *View) Rank(id ID, local int) int {
 	return v.First(i) + k
 }
 
+// Owner is whose a rank is.
+func (v *View) Owner(rank int) ID {
+	for i := range v.Members {
+		if n := len(v.Members[i].Ranks); rank < n {
+			return v.Members[i].ID
+		} else {
+			rank -= n
+		}
+	}
+	return ID{}
+}
+
 const (
 	maxVoters  = 7
 	maxMembers = 1 << 16

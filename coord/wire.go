@@ -20,6 +20,17 @@ func (w *writer) text(s string) {
 	w.bytes = append(w.bytes, s...)
 }
 
+// data is the last field: its length is what is left.
+func (w *writer) data(b []byte) { w.bytes = append(w.bytes, b...) }
+
+func (w *writer) flag(v bool) {
+	n := 0
+	if v {
+		n = 1
+	}
+	w.count(n)
+}
+
 func (w *writer) digest(d [2]uint64) {
 	w.bytes = binary.BigEndian.AppendUint64(w.bytes, d[0])
 	w.bytes = binary.BigEndian.AppendUint64(w.bytes, d[1])
@@ -67,6 +78,13 @@ func (w *writer) members(list []Member) {
 	for i := range list {
 		w.member(&list[i])
 	}
+}
+
+func (w *writer) admission(a *Admission) {
+	w.member(&a.Member)
+	w.count(a.Version)
+	w.text(a.Job)
+	w.text(a.Plan)
 }
 
 func (w *writer) view(v *View) {
@@ -162,6 +180,10 @@ func (r *reader) take(n int) []byte {
 	return out
 }
 
+func (r *reader) rest() []byte { return r.take(len(r.data)) }
+
+func (r *reader) flag() bool { return r.count(1) == 1 }
+
 func (r *reader) id() (id ID) {
 	copy(id[:], r.take(len(id)))
 	return id
@@ -223,6 +245,13 @@ func (r *reader) members() (list []Member) {
 		r.member(&list[len(list)-1])
 	}
 	return list
+}
+
+func (r *reader) admission(a *Admission) {
+	r.member(&a.Member)
+	a.Version = r.count(1 << 30)
+	a.Job = r.text(maxText)
+	a.Plan = r.text(maxText)
 }
 
 func (r *reader) view(v *View) {

@@ -1,0 +1,24 @@
+package coord
+
+// Brief is what the machine's state means to an agent that knows it up to a stamp.
+func (m *Machine) Brief(to ID, known Stamp) *Brief {
+	b := &Brief{
+		Known: m.Stamp(), Cut: m.view.Cut, Horizon: m.Horizon(), Step: m.step, Halted: m.halted, Over: m.Over(),
+		Epoch: m.epoch, Committed: m.done.count(),
+	}
+	if known.View != m.view.Number || known.Index == 0 {
+		v := m.view
+		b.View = &v
+	}
+	if i := m.view.Index(to); i >= 0 && len(m.lanes) > 0 {
+		first := m.view.First(i)
+		for k := range m.view.Members[i].Ranks {
+			b.Lanes = append(b.Lanes, m.Lane(first+k))
+		}
+	}
+	b.Seq, b.Verdicts = m.Decided(to)
+	return b
+}
+
+// Stamp is the machine's place in the log.
+func (m *Machine) Stamp() Stamp { return Stamp{m.view.Number, m.index} }

@@ -1,0 +1,107 @@
+package group
+
+import (
+	"slices"
+	"time"
+
+	"github.com/headrace/headrace/coord"
+)
+
+// commits are the parts that this agent's ranks have done and the log does not have yet. One
+// commit is under way at a time: it is sent until its outcome is known, and parts that
+// were void only because the view was another one go into the next.
+type commits struct {
+	waiting []coord.Part // in the order in which they were done, lane by lane
+	seq     uint64       // of the commit under way, or of the last one
+	decided uint64       // last one whose outcome is known
+	under   *coord.Commit
+	sent    time.Duration
+}
+
+// maxWaiting bounds the parts that wait: a rank that is that far ahead is told to wait.
+const maxWaiting = 1 << 14
+
+// Commit adds what ranks have done. It is false where too much waits already.
+func (n *Node) Commit(now time.Duration, parts []coord.Part) bool {
+	n.now = now
+	c := &n.commit
+	if len(c.waiting)+len(parts) > maxWaiting {
+		return false
+	}
+	for _, p := range parts {
+		c.add(p)
+	}
+	return true
+}
+
+// add joins a part to the one before it of its lane, where they touch and neither is
+// under way.
+func (c *commits) add(p coord.Part) {
+	under := 0
+	if c.under != nil {
+		under = len(c.under.Parts)
+	}
+	for i := len(c.waiting) - 1; i >= under; i-- {
+		w := &c.waiting[i]
+		if w.Local == p.Local {
+			if w.Epoch == p.Epoch && w.Span.Stop == p.Span.Start {
+				w.Span.Stop = p.Span.Stop
+				w.Digest[0] += p.Digest[0]
+				w.Digest[1] += p.Digest[1]
+				return
+			}
+			break
+		}
+	}
+	c.waiting = append(c.waiting, p)
+}
+
+// send sends the commit under way again, or the next one.
+func (c *commits) send(n *Node) {
+	if !n.member() {
+		return
+	}
+	fresh := false
+	if c.under == nil {
+		parts := c.next()
+		if len(parts) == 0 {
+			return
+		}
+		c.seq++
+		c.under = &coord.Commit{View: n.view.Number, Author: n.cfg.Self.ID, Seq: c.seq, Parts: parts}
+		fresh = true
+	}
+	if !fresh && n.now-c.sent < again*n.cfg.Beat {
+		return
+	}
+	c.sent = n.now
+	if n.voter != nil && n.propose(c.under) {
+		return
+	}
+	n.send(n.toLeader(), &coord.Ask{Entry: c.under})
+}
+
+// next is the parts of the next commit: the begin of what waits.
+func (c *commits) next() []coord.Part {
+	return slices.Clone(c.waiting[:min(len(c.waiting), coord.MaxParts)])
+}
+
+// learn takes the outcome of the commit under way.
+func (c *commits) learn(n *Node) {
+	if c.under == nil || n.known.Seq != c.seq || len(n.known.Verdicts) != len(c.under.Parts) {
+		return
+	}
+	done := c.under
+	c.under, c.decided = nil, c.seq
+	rest := c.waiting[len(done.Parts):]
+	var again []coord.Part
+	for i, p := range done.Parts {
+		switch v := n.known.Verdicts[i]; {
+		case v == coord.VoidView && n.member() && done.View != n.view.Number:
+			again = append(again, p) // the positions may still be the lane's
+		default:
+			n.event(Event{Kind: Decided, ID: done.Author, Seq: done.Seq, Part: p, Verdict: v})
+		}
+	}
+	c.waiting = append(again, rest...)
+}

@@ -1,0 +1,90 @@
+package group
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/nd"
+)
+
+// Config is who an agent is, and how patient it is.
+type Config struct {
+	Self coord.Admission
+	Job  coord.Job
+
+	// Form is the first view, of which this agent is the first, where it is this agent that
+	// forms the job. One agent of a job does.
+	Form []coord.Member
+	// Start is how far the job was when it was ended, for the agent that forms it.
+	Start coord.Progress
+	// Contacts are where other agents may be: whoever forms no job asks them to be
+	// admitted.
+	Contacts []string
+
+	Beat time.Duration // between what leaders, followers and agents say
+	// Silence is how long a voter hears nothing of the leader before it stands; each
+	// further voter waits Stagger longer.
+	Silence, Stagger time.Duration
+	// Quiet is how long nothing more must come before changes are made one view,
+	// Patience how long the first of them waits at most: a rack that is lost is one
+	// change.
+	Quiet, Patience time.Duration
+	// Grace is how long an agent that gossip holds for dead may still come back.
+	Grace time.Duration
+}
+
+// Default is for networks of a cluster: a killed node is out of the view a bit more than
+// the grace after gossip has found it.
+func Default() Config {
+	return Config{
+		Beat: 100 * time.Millisecond, Silence: time.Second, Stagger: 200 * time.Millisecond,
+		Quiet: 200 * time.Millisecond, Patience: 2 * time.Second, Grace: 5 * time.Second,
+	}
+}
+
+// Fast is for small jobs on a calm network.
+func Fast() Config {
+	c := Default()
+	c.Beat, c.Silence, c.Stagger = 50*time.Millisecond, 500*time.Millisecond, 100*time.Millisecond
+	c.Quiet, c.Patience, c.Grace = 100*time.Millisecond, time.Second, time.Second
+	return c
+}
+
+// Validate reports everything that is wrong with the config.
+func (c *Config) Validate() error {
+	var wrong []string
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+		least time.Duration
+	}{
+		{"Beat", c.Beat, time.Millisecond},
+		{"Silence", c.Silence, 3 * c.Beat},
+		{"Stagger", c.Stagger, c.Beat},
+		{"Quiet", c.Quiet, 0},
+		{"Patience", c.Patience, c.Quiet},
+		{"Grace", c.Grace, 0},
+	} {
+		if d.value < d.least {
+			wrong = append(wrong, fmt.Sprintf("%s is %v, must be at least %v", d.name, d.value, d.least))
+		}
+	}
+	if c.Self.ID.Raft() == 0 {
+		wrong = append(wrong, fmt.Sprintf("Self.ID is %s: its first eight bytes are a number that is not 0", c.Self.ID))
+	}
+	if len(c.Form) == 0 && len(c.Contacts) == 0 {
+		wrong = append(wrong, "neither Form nor Contacts: there is no way into a job")
+	}
+	if len(c.Form) > 0 && c.Form[0].ID != c.Self.ID {
+		wrong = append(wrong, "Form does not begin with this agent")
+	}
+	if err := c.Job.Validate(); err != nil {
+		wrong = append(wrong, err.Error())
+	}
+	if len(wrong) > 0 {
+		return nd.Errorf(nd.ErrConfig, "agent: %s", strings.Join(wrong, "; "))
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+package group
+
+import "github.com/headrace/headrace/coord"
+
+// Event is something that happened, for logs and metrics.
+type Event struct {
+	Kind    EventKind
+	View    *coord.View
+	ID      coord.ID // of the agent that it is about
+	Seq     uint64
+	Part    coord.Part    // Decided
+	Verdict coord.Verdict // Decided
+	Reason  string
+	Effect  coord.Effect // Applied
+	Index   uint64       // Applied
+}
+
+// EventKind is what happened.
+type EventKind uint8
+
+// The kinds.
+const (
+	Viewed  EventKind = iota // this agent knows a new view
+	Led                      // this agent leads
+	Dropped                  // a message made no sense
+	Decided                  // a part of a commit of this agent was applied
+	Refused                  // this agent is not admitted
+	Ended                    // this agent has no part in the job any more
+	Applied                  // a voter has applied an entry
+)
+
+func (k EventKind) String() string {
+	return [...]string{"view", "leads", "dropped", "decided", "refused", "ended", "applied"}[k]
+}
+
+// Events gives what happened, once.
+func (n *Node) Events() []Event {
+	out := n.events
+	n.events = nil
+	return out
+}
+
+func (n *Node) event(e Event) { n.events = append(n.events, e) }

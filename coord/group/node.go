@@ -1,0 +1,193 @@
+package group
+
+import (
+	"slices"
+	"time"
+
+	"github.com/headrace/headrace/coord"
+)
+
+// Node is one agent's part in a job. It belongs to one goroutine, which gives it the
+// time with everything that happens; time never runs backwards.
+type Node struct {
+	cfg   Config
+	now   time.Duration
+	voter *voter // nil where it is none
+	lead  leader
+
+	known    coord.Brief // the newest state of the job
+	view     *coord.View // of that; nil before there is one
+	previous *coord.View // holds up to the cut of view
+	seen     coord.Stamp // the highest anywhere
+	peers    map[uint64]coord.Member
+	ending   string // why this agent has no part any more
+
+	following struct {
+		voter coord.ID // who sends briefs
+		asked time.Duration
+		heard time.Duration
+		turn  int
+	}
+	followers map[coord.ID]*follower // looked up and walked in the order of the view
+	gossip    map[coord.ID]observed
+
+	ranks      []int
+	done, used int64
+	reported   time.Duration
+	commit     commits
+
+	out    []Send
+	events []Event
+}
+
+// follower is an agent that this voter sends briefs.
+type follower struct {
+	coord.Source
+	known coord.Stamp
+	seq   uint64
+	until time.Duration
+}
+
+// Send is a message to one agent. Where ID is zero only the address is known.
+type Send struct {
+	To      coord.Source
+	Message []byte
+}
+
+// New makes a Node at a time.
+func New(cfg Config, now time.Duration) (*Node, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	n := &Node{cfg: cfg, now: now, peers: map[uint64]coord.Member{}, followers: map[coord.ID]*follower{}, gossip: map[coord.ID]observed{}, ranks: cfg.Self.Ranks}
+	n.following.heard = now
+	n.lead.reset()
+	if len(cfg.Form) > 0 {
+		n.voter = founder(cfg.Self.ID.Raft())
+		n.learn(cfg.Form)
+	}
+	return n, nil
+}
+
+// Tick lets time pass. It is called every Beat, and may be called more often.
+func (n *Node) Tick(now time.Duration) {
+	n.now = now
+	if n.ending != "" {
+		return
+	}
+	if n.voter != nil {
+		n.voter.tick(n)
+		n.ready()
+	}
+	n.follow()
+	n.report()
+	n.commit.send(n)
+	n.ready()
+}
+
+// Receive takes a message of another agent. One that makes no sense is dropped and
+// counted as an event.
+func (n *Node) Receive(now time.Duration, data []byte) {
+	n.now = now
+	m, err := coord.ParseMessage(data)
+	if err != nil {
+		n.event(Event{Kind: Dropped, Reason: err.Error()})
+		return
+	}
+	if n.ending != "" || m.From.ID == n.cfg.Self.ID {
+		return
+	}
+	if m.Stamp.Newer(n.seen) {
+		n.seen = m.Stamp
+	}
+	n.take(m)
+	n.ready()
+}
+
+func (n *Node) take(m *coord.Message) {
+	switch b := m.Body.(type) {
+	case *coord.Raft:
+		n.receiveRaft(m.From, b.Data)
+	case *coord.Brief:
+		n.takeBrief(m.From.ID, b)
+	case *coord.Follow:
+		n.takeFollow(m.From, b)
+	case *coord.Join:
+		n.takeJoin(b)
+	case *coord.Ask:
+		n.takeAsk(m.From.ID, b.Entry)
+	case *coord.Report:
+		n.takeReport(b)
+	case *coord.Gone:
+		n.takeGone(b)
+	}
+}
+
+// Stamp is the newest that this agent knows, for gossip.
+func (n *Node) Stamp() coord.Stamp { return n.known.Known }
+
+// Hear takes a stamp that came by gossip.
+func (n *Node) Hear(now time.Duration, s coord.Stamp) {
+	n.now = now
+	if s.Newer(n.seen) {
+		n.seen = s
+	}
+}
+
+// Outbox gives the messages to be sent, once.
+func (n *Node) Outbox() []Send {
+	out := n.out
+	n.out = nil
+	return out
+}
+
+func (n *Node) send(to coord.Source, b coord.Body) {
+	if to.ID == n.cfg.Self.ID || to.Address == "" {
+		return
+	}
+	m := coord.Message{From: n.source(), Stamp: n.known.Known, Body: b}
+	n.out = append(n.out, Send{to, coord.AppendMessage(nil, &m)})
+}
+
+func (n *Node) source() coord.Source {
+	return coord.Source{ID: n.cfg.Self.ID, Address: n.cfg.Self.Address}
+}
+
+// learn remembers where members are.
+func (n *Node) learn(members []coord.Member) {
+	for _, m := range members {
+		n.peers[m.ID.Raft()] = m
+	}
+}
+
+// forget forgets members that are in no view and in no group any more.
+func (n *Node) forget() {
+	for id, m := range n.peers {
+		if n.view.Index(m.ID) < 0 && (n.voter == nil || !n.voter.has(id)) {
+			delete(n.peers, id)
+		}
+	}
+	for id := range n.gossip {
+		if n.view.Index(id) < 0 {
+			delete(n.gossip, id)
+		}
+	}
+	for id := range n.followers {
+		if n.view.Index(id) < 0 && n.followers[id].until < n.now {
+			delete(n.followers, id)
+		}
+	}
+}
+
+// where is how to reach a member.
+func (n *Node) where(id coord.ID) coord.Source {
+	return coord.Source{ID: id, Address: n.peers[id.Raft()].Address}
+}
+
+// member reports whether this agent is in the newest view that it knows.
+func (n *Node) member() bool { return n.view != nil && n.view.Index(n.cfg.Self.ID) >= 0 }
+
+// isVoter reports whether an agent should decide.
+func (n *Node) isVoter(id coord.ID) bool {
+	return n.view != nil && slices.Contains(n.view.Voters, id)
+}

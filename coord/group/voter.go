@@ -1,0 +1,283 @@
+package group
+
+import (
+	"errors"
+	"io"
+	"log"
+	"math"
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/headrace/headrace/coord"
+)
+
+// voter is an agent's replica of the log and what it amounts to.
+type voter struct {
+	node    *raft.RawNode
+	storage *raft.MemoryStorage
+	machine coord.Machine
+	config  *raftpb.ConfState // as applied
+	applied uint64
+	begin   uint64        // first entry that the storage keeps
+	heard   time.Duration // of the leader, or that this one stood
+	leader  uint64
+	leads   bool
+}
+
+const (
+	// keepEntries is how many applied entries stay for voters that lag; those that are
+	// further behind get a snapshot.
+	keepEntries = 256
+	// compactEvery is how many entries are applied between snapshots.
+	compactEvery = 1024
+	// maxProposed bounds what a leader has proposed and nobody acknowledged.
+	maxProposed = 16 << 20
+)
+
+// founder is the only voter of a new group.
+func founder(id uint64) *voter {
+	s := raft.NewMemoryStorage()
+	config := &raftpb.ConfState{Voters: []uint64{id}}
+	first := &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: proto.Uint64(1), Term: proto.Uint64(1), ConfState: config}}
+	if err := s.ApplySnapshot(first); err != nil {
+		panic(err) // an empty storage takes any snapshot
+	}
+	return newVoter(id, s, config, 1)
+}
+
+// newcomer is a voter that the others bring up to date.
+func newcomer(id uint64) *voter {
+	return newVoter(id, raft.NewMemoryStorage(), &raftpb.ConfState{}, 0)
+}
+
+func newVoter(id uint64, s *raft.MemoryStorage, config *raftpb.ConfState, applied uint64) *voter {
+	node, err := raft.NewRawNode(&raft.Config{
+		ID: id, Storage: s, Applied: applied, Logger: &raft.DefaultLogger{Logger: log.New(io.Discard, "", 0)},
+		ElectionTick: math.MaxInt32, HeartbeatTick: 1, PreVote: true, StepDownOnRemoval: true, // elections are ours: see voter.tick
+		MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 64, MaxUncommittedEntriesSize: maxProposed,
+	})
+	if err != nil {
+		panic(err) // the config is constant but for the ID, which New has checked
+	}
+	return &voter{node: node, storage: s, config: config, applied: applied, begin: applied}
+}
+
+func (v *voter) has(id uint64) bool {
+	return slices.Contains(v.config.GetVoters(), id) || slices.Contains(v.config.GetVotersOutgoing(), id)
+}
+
+// tick has the leader send heartbeats, and stands for election when there is silence:
+// the first voter after Silence, each further one Stagger later.
+func (v *voter) tick(n *Node) {
+	v.node.Tick()
+	if v.leads {
+		v.heard = n.now
+		n.lead.decide(n)
+		return
+	}
+	place := slices.Index(sorted(v.config.GetVoters()), n.cfg.Self.ID.Raft())
+	if place >= 0 && n.now-v.heard >= n.cfg.Silence+time.Duration(place)*n.cfg.Stagger {
+		v.heard = n.now
+		_ = v.node.Campaign() // who may not stand now may later
+	}
+}
+
+func sorted(list []uint64) []uint64 {
+	list = slices.Clone(list)
+	slices.Sort(list)
+	return list
+}
+
+// receiveRaft takes a message of the group. It makes this agent a voter: only voters
+// send such, and they mean this ID, which is never used again.
+func (n *Node) receiveRaft(from coord.Source, data []byte) {
+	var m raftpb.Message
+	if err := proto.Unmarshal(data, &m); err != nil || m.GetFrom() != from.ID.Raft() || m.GetTo() != n.cfg.Self.ID.Raft() || raft.IsLocalMsg(m.GetType()) {
+		n.event(Event{Kind: Dropped, ID: from.ID, Reason: "a message of the group that is not for this agent, or broken"})
+		return
+	}
+	if n.voter == nil {
+		n.voter = newcomer(n.cfg.Self.ID.Raft())
+		n.voter.heard = n.now
+	}
+	v := n.voter
+	switch m.GetType() {
+	case raftpb.MessageType_MsgApp, raftpb.MessageType_MsgHeartbeat, raftpb.MessageType_MsgSnap:
+		v.heard = n.now
+	}
+	if _, known := n.peers[from.ID.Raft()]; !known {
+		n.peers[from.ID.Raft()] = coord.Member{ID: from.ID, Address: from.Address}
+	}
+	_ = v.node.Step(&m) // what does not fit is dropped, as a lost message is
+}
+
+// ready does what the group wants done, until it wants no more.
+func (n *Node) ready() {
+	v := n.voter
+	for v != nil && v.node.HasReady() {
+		rd := v.node.Ready()
+		v.keep(rd)
+		n.sendRaft(rd.Messages)
+		if s := rd.Snapshot; s != nil && s.GetMetadata().GetIndex() > 0 {
+			n.restore(s)
+		}
+		for _, e := range rd.CommittedEntries {
+			n.apply(e)
+		}
+		v.node.Advance(rd)
+		n.noteLeader()
+	}
+	if v != nil {
+		v.compact()
+		n.leave()
+	}
+}
+
+// keep stores what raft must find again.
+func (v *voter) keep(rd raft.Ready) {
+	if rd.Snapshot != nil && rd.Snapshot.GetMetadata().GetIndex() > 0 {
+		if err := v.storage.ApplySnapshot(rd.Snapshot); err != nil && !errors.Is(err, raft.ErrSnapOutOfDate) {
+			panic(err)
+		}
+		v.begin = rd.Snapshot.GetMetadata().GetIndex()
+	}
+	if rd.HardState != nil && !raft.IsEmptyHardState(rd.HardState) {
+		_ = v.storage.SetHardState(rd.HardState) // memory takes it
+	}
+	if err := v.storage.Append(rd.Entries); err != nil {
+		panic(err) // entries that raft made follow each other
+	}
+}
+
+func (n *Node) sendRaft(messages []*raftpb.Message) {
+	for _, m := range messages {
+		peer, known := n.peers[m.GetTo()]
+		if !known {
+			n.voter.node.ReportUnreachable(m.GetTo())
+			continue
+		}
+		data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+		if err != nil {
+			panic(err) // every message of raft can be written
+		}
+		n.send(coord.Source{ID: peer.ID, Address: peer.Address}, &coord.Raft{Data: data})
+		if m.GetType() == raftpb.MessageType_MsgSnap {
+			n.voter.node.ReportSnapshot(m.GetTo(), raft.SnapshotFinish) // if it is lost, raft probes again
+		}
+	}
+}
+
+func (n *Node) apply(e *raftpb.Entry) {
+	v := n.voter
+	v.applied = e.GetIndex()
+	switch e.GetType() {
+	case raftpb.EntryType_EntryConfChange, raftpb.EntryType_EntryConfChangeV2:
+		var change raftpb.ConfChangeV2
+		if err := proto.Unmarshal(e.GetData(), &change); err != nil {
+			panic(err) // a majority has the same bytes
+		}
+		v.config = v.node.ApplyConfChange(&change)
+		v.snapshot() // a newcomer takes none that does not name it
+		return
+	}
+	if len(e.GetData()) == 0 {
+		return // of a new leader
+	}
+	entry, err := coord.ParseEntry(e.GetData())
+	if err != nil {
+		panic(err) // it was parsed before it was proposed
+	}
+	lanes := v.machine.View()
+	all, some := false, []coord.ID(nil)
+	for _, effect := range v.machine.Apply(e.GetIndex(), entry) {
+		n.event(Event{Kind: Applied, Index: e.GetIndex(), Effect: effect})
+		switch e := effect.(type) {
+		case *coord.Installed:
+			n.learn(e.View.Members)
+			n.lead.installed(e)
+			all = true
+		case *coord.Extended, *coord.Redone, *coord.Closed:
+			all = true
+		case *coord.Outcome:
+			some = append(some, e.Author)
+		case *coord.Rebalanced:
+			some = append(some, lanes.Owner(e.From), lanes.Owner(e.To))
+		case *coord.Refused:
+			n.lead.refuse(n, e)
+		}
+	}
+	n.brief()
+	n.spread(all, some)
+}
+
+func (n *Node) restore(s *raftpb.Snapshot) {
+	v := n.voter
+	v.applied, v.config = s.GetMetadata().GetIndex(), s.GetMetadata().GetConfState()
+	if len(s.GetData()) > 0 {
+		if err := v.machine.Restore(s.GetData()); err != nil {
+			panic(err) // a voter of the same version wrote it
+		}
+		n.learn(v.machine.View().Members)
+		n.brief()
+		n.spread(true, nil)
+	}
+}
+
+// snapshot makes what is applied the one that newcomers get.
+func (v *voter) snapshot() {
+	var data []byte
+	if v.machine.Formed() {
+		data = v.machine.Snapshot()
+	}
+	if _, err := v.storage.CreateSnapshot(v.applied, v.config, data); err != nil && !errors.Is(err, raft.ErrSnapOutOfDate) {
+		panic(err) // of an index that is applied and kept
+	}
+}
+
+// compact replaces old entries by a snapshot.
+func (v *voter) compact() {
+	if v.applied < v.begin+compactEvery+keepEntries {
+		return
+	}
+	v.snapshot()
+	v.begin = v.applied - keepEntries
+	if err := v.storage.Compact(v.begin); err != nil {
+		panic(err) // it is applied and kept
+	}
+}
+
+// noteLeader follows who leads.
+func (n *Node) noteLeader() {
+	v := n.voter
+	status := v.node.BasicStatus()
+	if status.Lead != v.leader && status.Lead != 0 {
+		v.heard = n.now
+	}
+	v.leader = status.Lead
+	if leads := status.RaftState == raft.StateLeader; leads != v.leads {
+		v.leads = leads
+		n.lead.reset()
+		if leads {
+			n.event(Event{Kind: Led, ID: n.cfg.Self.ID})
+		}
+	}
+}
+
+// leave ends this agent's part as a voter once the others have taken it out.
+func (n *Node) leave() {
+	v := n.voter
+	if v.machine.Formed() && !v.leads && len(v.config.GetVoters()) > 0 && !v.has(n.cfg.Self.ID.Raft()) && !n.isVoter(n.cfg.Self.ID) {
+		n.voter = nil
+		n.following.heard = n.now
+	}
+}
+
+// propose puts an entry into the log, if there is a leader; if it gets lost it is
+// proposed again by whoever wanted it.
+func (n *Node) propose(e coord.Entry) bool {
+	return n.voter != nil && n.voter.node.Propose(coord.AppendEntry(nil, e)) == nil
+}
