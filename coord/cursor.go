@@ -1,0 +1,164 @@
+package coord
+
+import (
+	"slices"
+
+	"github.com/headrace/headrace/nd"
+)
+
+// Cursor is where a rank of an async job is in its lane: which positions it may
+// deliver next, and which it has delivered that the log does not have yet. It belongs
+// to one goroutine.
+//
+//	Update(lane) ──▶ Take ──▶ the rank delivers ──▶ Finish ──▶ Part ──▶ Decide
+//
+// Positions that are taken stay in the lane until their commit is applied. When the lane
+// changes under them, those that it does not have any more are void: another rank has
+// them, and this one must forget what it made of them.
+type Cursor struct {
+	epoch int64
+	lane  spans // as the machine has it
+	ahead int64
+	local int
+	taken []taken // in the order in which they were taken, which is the lane's
+}
+
+type taken struct {
+	span   nd.Span
+	digest [2]uint64
+	done   bool // the rank has finished it
+	sent   bool // it is in a commit
+}
+
+// NewCursor is that of a member's local rank in a job.
+func NewCursor(job *Job, local int) *Cursor {
+	return &Cursor{ahead: job.Ahead, local: local, epoch: -1}
+}
+
+// Update takes the lane as the newest state has it. It returns what was taken, and is
+// void now.
+func (c *Cursor) Update(epoch int64, lane []nd.Span) (void []nd.Span) {
+	if epoch != c.epoch {
+		for _, t := range c.taken {
+			void = append(void, t.span)
+		}
+		c.epoch, c.taken = epoch, nil
+	}
+	c.lane = slices.Clone(lane)
+	c.taken = slices.DeleteFunc(c.taken, func(t taken) bool {
+		if t.sent || c.lane.holds(t.span) {
+			return false
+		}
+		void = append(void, t.span)
+		return true
+	})
+	return void
+}
+
+// holds reports whether a span lies in one of the lane's.
+func (s spans) holds(x nd.Span) bool {
+	return slices.ContainsFunc(s, func(o nd.Span) bool { return o.Start <= x.Start && x.Stop <= o.Stop })
+}
+
+// without is the lane without what is taken.
+func (c *Cursor) without() spans {
+	rest := slices.Clone(c.lane)
+	for _, t := range c.taken {
+		rest.cut(t.span)
+	}
+	return rest
+}
+
+// cut takes a span out of a lane.
+func (s *spans) cut(x nd.Span) {
+	var out spans
+	for _, o := range *s {
+		if x.Stop <= o.Start || o.Stop <= x.Start {
+			out = append(out, o)
+			continue
+		}
+		if o.Start < x.Start {
+			out = append(out, nd.Span{Start: o.Start, Stop: x.Start})
+		}
+		if x.Stop < o.Stop {
+			out = append(out, nd.Span{Start: x.Stop, Stop: o.Stop})
+		}
+	}
+	*s = out
+}
+
+// Wait is why nothing can be taken.
+type Wait uint8
+
+// The reasons.
+const (
+	Go       Wait = iota // something can
+	Finished             // the lane is empty: the rank waits for other work, or the epoch's end
+	Leased               // as much is taken as may be without a commit
+)
+
+// Take gives at most n positions that follow each other, to be delivered.
+func (c *Cursor) Take(n int64) (nd.Span, Wait) {
+	rest := c.without()
+	if len(rest) == 0 {
+		return nd.Span{}, Finished
+	}
+	var under int64
+	for _, t := range c.taken {
+		under += t.span.Stop - t.span.Start
+	}
+	x := rest[0]
+	x.Stop = min(x.Stop, x.Start+min(n, c.ahead-under))
+	if x.Stop <= x.Start {
+		return nd.Span{}, Leased
+	}
+	c.taken = append(c.taken, taken{span: x})
+	return x, Go
+}
+
+// Finish says that the rank is done with positions that it took, and their digest. It
+// is false where they are void.
+func (c *Cursor) Finish(x nd.Span, digest [2]uint64) bool {
+	for i := range c.taken {
+		if t := &c.taken[i]; t.span == x && !t.done {
+			t.done, t.digest = true, digest
+			return true
+		}
+	}
+	return false
+}
+
+// Parts gives what can be committed now, in the lane's order: what is finished and has
+// nothing unfinished before it.
+func (c *Cursor) Parts() (parts []Part) {
+	for i := range c.taken {
+		t := &c.taken[i]
+		if !t.done || t.sent {
+			if t.sent {
+				continue
+			}
+			break
+		}
+		t.sent = true
+		parts = append(parts, Part{Local: c.local, Epoch: c.epoch, Span: t.span, Digest: t.digest})
+	}
+	return parts
+}
+
+// Decide takes what became of a part, which may be several of those that Parts gave,
+// joined. It returns what is void.
+func (c *Cursor) Decide(x nd.Span, v Verdict) (void []nd.Span) {
+	c.taken = slices.DeleteFunc(c.taken, func(t taken) bool {
+		if !t.sent || t.span.Start < x.Start || t.span.Stop > x.Stop {
+			return false
+		}
+		if v != Effective {
+			void = append(void, t.span)
+		}
+		return true
+	})
+	if v == Effective {
+		c.lane.cut(x)
+	}
+	return void
+}
