@@ -17,9 +17,11 @@ type Machine struct {
 
 	// Progress.
 	epoch   int64
-	step    int64 // lockstep: what all ranks have done, counted through the job
-	horizon int64 // lockstep: no step from here on was ever leased in this view
-	halted  bool  // lockstep: a member is lost, and no Redo has said where to go on
+	step    int64  // lockstep: what all ranks have done, counted through the job
+	horizon int64  // lockstep: no step from here on was ever leased in this view
+	halted  bool   // lockstep: a member is lost, and no Redo has said where to go on
+	turn    uint64 // lockstep: how many Redos there were
+	settled bool   // lockstep: all ranks have begun the view
 
 	done     spans // async: committed positions of the epoch, a set
 	digest   [2]uint64
@@ -212,9 +214,14 @@ func (m *Machine) change(c *Change) []Effect {
 	if len(evict) == len(m.view.Members) && len(admit) == 0 {
 		return append(out, ignore("a change that evicts everyone")...)
 	}
-	m.enter(evict, admit, ranks)
+	if !m.enter(evict, admit, ranks) {
+		return append(out, ignore("ranks that come in view %d, which has not begun everywhere", c.View)...)
+	}
 	return append(out, m.installed(evict, c.Reason))
 }
+
+// Refuses says why an agent would not be admitted; empty: it would be.
+func (m *Machine) Refuses(a *Admission) string { return m.refuses(a, nil) }
 
 // refuses says why a member is not admitted, behind those that are; empty: it is.
 func (m *Machine) refuses(a *Admission, admitted []Member) string {
@@ -238,14 +245,21 @@ func (m *Machine) refuses(a *Admission, admitted []Member) string {
 	return ""
 }
 
-// enter makes the next view.
-func (m *Machine) enter(evict []ID, admit []Member, ranks []Ranks) {
+// enter makes the next view. In lockstep ranks that come must wait until all have begun the
+// view that there is, or a member is lost: so a rank never has to know more than two views,
+// the one it is in and the next.
+func (m *Machine) enter(evict []ID, admit []Member, ranks []Ranks) bool {
 	next := m.view.next(evict, admit, ranks, m.job.Voters)
 	lost := m.view.loses(&next)
+	grows := next.World() != m.view.World()
+	if m.job.Mode == Lockstep && grows && !lost && !m.halted && !m.settled && m.view.World() > 0 && !m.Over() {
+		return false
+	}
+	m.settled = m.settled && !lost && !grows
 	if m.faults.has(ViewNotCounted) {
 		next.Number = m.view.Number
 	}
-	next.Cut = m.cut(lost, next.World() != m.view.World())
+	next.Cut = m.cut(lost, grows)
 	m.view = next
 	m.sessions = slices.DeleteFunc(m.sessions, func(s session) bool {
 		return slices.Contains(evict, s.author) && !m.faults.has(SessionKept)
@@ -257,7 +271,7 @@ func (m *Machine) enter(evict []ID, admit []Member, ranks []Ranks) {
 		if !m.Over() {
 			m.changeLanes()
 		}
-		return
+		return true
 	}
 	switch {
 	case lost:
@@ -265,6 +279,7 @@ func (m *Machine) enter(evict []ID, admit []Member, ranks []Ranks) {
 	case !m.halted:
 		m.lease(m.view.Cut + m.job.Lease)
 	}
+	return true
 }
 
 // cut is where the next view of a lockstep job begins: where all were when a rank is
@@ -294,15 +309,16 @@ func (m *Machine) extend(e *Extend) []Effect {
 	switch {
 	case m.job.Mode != Lockstep:
 		return ignore("a lease of steps in an async job")
-	case e.View != m.view.Number:
-		return ignore("a lease for view %d in view %d", e.View, m.view.Number)
+	case e.View != m.view.Number || e.Turn != m.turn:
+		return ignore("a lease for view %d after %d redos, in view %d after %d", e.View, e.Turn, m.view.Number, m.turn)
 	case e.Done > m.horizon:
 		return ignore("step %d is done, and the lease ends at %d", e.Done, m.horizon)
 	}
-	m.step = max(m.step, e.Done)
 	if m.halted {
 		return ignore("a member is lost: a redo must say where to go on")
 	}
+	m.step = max(m.step, e.Done)
+	m.settled = m.settled || e.Done >= m.view.Cut
 	m.lease(min(e.Horizon, m.step+2*m.job.Lease))
 	return []Effect{&Extended{m.Horizon(), m.step}}
 }
@@ -311,14 +327,15 @@ func (m *Machine) redo(r *Redo) []Effect {
 	switch {
 	case m.job.Mode != Lockstep:
 		return ignore("a redo in an async job")
-	case r.View != m.view.Number && !m.faults.has(OldRedo):
-		return ignore("a redo of view %d in view %d", r.View, m.view.Number)
+	case (r.View != m.view.Number || r.Turn != m.turn) && !m.faults.has(OldRedo):
+		return ignore("a redo of view %d after %d others, in view %d after %d", r.View, r.Turn, m.view.Number, m.turn)
 	case r.Step > m.horizon:
 		return ignore("a redo of step %d, which nobody can have reached: the lease ends at %d", r.Step, m.horizon)
 	}
 	m.step, m.epoch = r.Step, m.epochOf(r.Step)
 	m.view.Cut = r.Step
-	m.halted, m.horizon = false, 0
+	m.halted, m.settled, m.horizon = false, false, 0
+	m.turn++
 	m.lease(r.Step + m.job.Lease)
 	return []Effect{&Redone{r.Step}, &Extended{m.Horizon(), m.step}}
 }
@@ -367,13 +384,14 @@ func (m *Machine) decide(c *Commit) *Outcome {
 }
 
 func (m *Machine) part(c *Commit, p *Part) Verdict {
-	if c.View != m.view.Number && !m.faults.has(OldViewCommits) {
+	evicted := m.faults.has(EvictedCommits) && m.view.Index(c.Author) < 0
+	if c.View != m.view.Number && !m.faults.has(OldViewCommits) && !evicted {
 		return VoidView
 	}
 	l := m.laneOf(c.Author, p.Local)
 	n := p.Span.Stop - p.Span.Start
 	switch {
-	case m.faults.has(AnyLane) && n > 0:
+	case (m.faults.has(AnyLane) || evicted) && n > 0:
 	case l == nil || p.Epoch != m.epoch || n < 1 || !l.finish(p.Span):
 		return VoidLane
 	}

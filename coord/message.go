@@ -2,9 +2,12 @@ package coord
 
 import "github.com/headrace/headrace/nd"
 
-// Message is what agents say to each other, and whom it comes from.
+// Message is what agents say to each other, whom it comes from, and whom it is for.
 type Message struct {
 	From Source
+	// To is the agent that is meant; zero where only an address is known. Another one may
+	// listen there by now.
+	To ID
 	// Stamp is the newest that the sender knows: whoever sees a higher one than its
 	// own asks a voter.
 	Stamp Stamp
@@ -71,6 +74,7 @@ type Brief struct {
 	Refused string
 
 	Cut           int64 // of the view
+	Turn          uint64
 	Horizon, Step int64 // lockstep
 	Halted, Over  bool
 	Epoch         int64
@@ -88,9 +92,11 @@ type Ask struct{ Entry Entry }
 // leader; the author is the agent.
 type Report struct {
 	Author ID
-	Ranks  []int // local ranks that are there
-	Done   int64 // lockstep: steps below it are done by all of them
-	Used   int64 // lockstep: steps below it are delivered to one of them
+	View   uint64 // the newest that they know
+	Turn   uint64 // lockstep: in which they are that far
+	Ranks  []int  // local ranks that are there
+	Done   int64  // lockstep: steps below it are done by all of them
+	Used   int64  // lockstep: steps below it are delivered to one of them
 }
 
 // Gone says that an agent is gone for certain: it leaves, or its process has ended.
@@ -119,6 +125,7 @@ func AppendMessage(dst []byte, m *Message) []byte {
 	w := writer{append(dst, Version, byte(m.Body.body()))}
 	w.id(m.From.ID)
 	w.text(m.From.Address)
+	w.id(m.To)
 	w.stamp(m.Stamp)
 	m.Body.write(&w)
 	return w.bytes
@@ -139,6 +146,7 @@ func ParseMessage(data []byte) (*Message, error) {
 	}
 	r := reader{data: data[2:]}
 	m.From = Source{r.id(), r.text(maxText)}
+	m.To = r.id()
 	m.Stamp = r.stamp()
 	m.Body.read(&r)
 	if err := r.end(); err != nil {
@@ -209,6 +217,7 @@ func (b *Brief) write(w *writer) {
 	for _, n := range []int64{b.Cut, b.Horizon, b.Step} {
 		w.position(n)
 	}
+	w.number(b.Turn)
 	w.flag(b.Halted)
 	w.flag(b.Over)
 	w.position(b.Epoch)
@@ -231,6 +240,7 @@ func (b *Brief) read(r *reader) {
 	b.Leader = r.id()
 	b.Refused = r.text(maxReason)
 	b.Cut, b.Horizon, b.Step = r.position(), r.position(), r.position()
+	b.Turn = r.number()
 	b.Halted, b.Over = r.flag(), r.flag()
 	b.Epoch, b.Committed = r.position(), r.position()
 	for range r.length(maxRanks, 1) {
@@ -253,6 +263,8 @@ func (b *Ask) read(r *reader) {
 
 func (b *Report) write(w *writer) {
 	w.id(b.Author)
+	w.number(b.View)
+	w.number(b.Turn)
 	w.ranks(b.Ranks)
 	w.position(b.Done)
 	w.position(b.Used)
@@ -260,6 +272,7 @@ func (b *Report) write(w *writer) {
 
 func (b *Report) read(r *reader) {
 	b.Author = r.id()
+	b.View, b.Turn = r.number(), r.number()
 	b.Ranks = r.ranks()
 	b.Done, b.Used = r.position(), r.position()
 }

@@ -30,6 +30,12 @@ func (m *Machine) Horizon() int64 {
 // Halted reports that a lockstep job waits for a Redo, since a member was lost.
 func (m *Machine) Halted() bool { return m.halted }
 
+// Turn counts the Redos of a lockstep job.
+func (m *Machine) Turn() uint64 { return m.turn }
+
+// Settled reports that all ranks of a lockstep job have begun the view.
+func (m *Machine) Settled() bool { return m.settled }
+
 // Over reports that all epochs are closed.
 func (m *Machine) Over() bool { return m.formed && m.job.Epochs > 0 && m.epoch >= m.job.Epochs }
 
@@ -50,6 +56,9 @@ func (m *Machine) Complete() bool {
 		return false
 	}
 	if m.job.Mode == Async {
+		if m.faults.has(ClosesEarly) {
+			return m.done.count() >= m.job.N/2
+		}
 		return m.done.count() == m.job.N
 	}
 	return m.step >= (m.epoch+1)*m.job.Steps
@@ -90,6 +99,8 @@ func (m *Machine) Snapshot() []byte {
 	w.progress(&Progress{m.epoch, m.step, m.done, m.digest})
 	w.position(m.horizon)
 	w.flag(m.halted)
+	w.number(m.turn)
+	w.flag(m.settled)
 	for i := range m.lanes {
 		w.spans(m.lanes[i].rest)
 	}
@@ -124,6 +135,8 @@ func (m *Machine) read(r *reader) {
 	m.epoch, m.step, m.done, m.digest = p.Epoch, p.Step, p.Done, p.Digest
 	m.horizon = r.position()
 	m.halted = r.flag()
+	m.turn = r.number()
+	m.settled = r.flag()
 	if err := (&Form{Job: m.job, Members: m.view.Members, Start: p}).check(); err != nil {
 		r.fail(err.Error())
 		return

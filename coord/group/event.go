@@ -12,7 +12,11 @@ type Event struct {
 	Verdict coord.Verdict // Decided
 	Reason  string
 	Effect  coord.Effect // Applied
+	Entry   coord.Entry  // Applied
 	Index   uint64       // Applied
+	Term    uint64       // Applied
+	// Voters and Outgoing decided then, Applied: see Replica.
+	Voters, Outgoing []uint64
 }
 
 // EventKind is what happened.

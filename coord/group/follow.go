@@ -19,39 +19,55 @@ const (
 
 // follow asks a voter for briefs. An agent that is not in the job asks to be admitted.
 func (n *Node) follow() {
-	if n.voter != nil && n.voter.machine.Formed() && n.member() {
-		return // it has the log itself
+	if n.informed() {
+		return
 	}
 	late := n.now-n.following.heard >= deafAfter*n.cfg.Beat
-	behind := n.seen.Newer(n.known.Known) && n.now-n.following.heard >= 2*n.cfg.Beat
+	behind := n.seen.View > n.known.Known.View && n.now-n.following.asked >= 2*n.cfg.Beat
 	if n.now-n.following.asked < followEvery*n.cfg.Beat && !behind || n.now == n.following.asked {
 		return
 	}
-	if late {
+	if late || behind { // whom it asked may know no more than this agent
 		n.following.turn++
 	}
 	n.following.asked = n.now
 	to := n.choose()
 	if !n.member() {
-		n.send(to, &coord.Join{Admission: n.cfg.Self})
+		j := &coord.Join{Admission: n.cfg.Self}
+		j.Ranks = n.here()
+		n.send(to, j)
 	}
 	n.send(to, &coord.Follow{Known: n.known.Known, Seq: n.commit.decided})
+}
+
+// informed reports whether this agent has the log itself. A voter that hears of no leader may
+// have been taken out of the group, and asks like all others.
+func (n *Node) informed() bool {
+	v := n.voter
+	if v == nil || !v.machine.Formed() || !n.member() || n.seen.View > n.known.Known.View {
+		return false
+	}
+	return v.leads || n.now-v.led < deafAfter*n.cfg.Beat
 }
 
 // choose picks whom to ask: of the voters one by the agent's own ID, so that they share
 // the work, the next one when that one is silent; before there is a view, the contacts.
 func (n *Node) choose() coord.Source {
-	if n.view == nil || len(n.view.Voters) == 0 {
+	view := n.view
+	if n.hint != nil {
+		view = n.hint
+	}
+	if view == nil || len(view.Voters) == 0 {
 		if len(n.cfg.Contacts) == 0 {
 			return coord.Source{}
 		}
 		return coord.Source{Address: n.cfg.Contacts[n.following.turn%len(n.cfg.Contacts)]}
 	}
-	voters := slices.DeleteFunc(slices.Clone(n.view.Voters), func(id coord.ID) bool { return id == n.cfg.Self.ID })
+	voters := slices.DeleteFunc(slices.Clone(view.Voters), func(id coord.ID) bool { return id == n.cfg.Self.ID })
 	others := len(voters)
 	if others == 0 || n.following.turn > 2*others { // they may all be gone: anyone may know the new ones
-		for i := range n.view.Members {
-			if m := &n.view.Members[i]; m.ID != n.cfg.Self.ID {
+		for i := range view.Members {
+			if m := &view.Members[i]; m.ID != n.cfg.Self.ID {
 				voters = append(voters, m.ID)
 			}
 		}
@@ -150,9 +166,11 @@ func (n *Node) inOrder() []*follower {
 
 // takeBrief takes the newest state of the job, unless a newer one is known.
 func (n *Node) takeBrief(from coord.ID, b *coord.Brief) {
-	n.following.heard = n.now
 	if n.known.Known.Newer(b.Known) {
 		return
+	}
+	if b.Leader != (coord.ID{}) || b.Known.Newer(n.known.Known) { // else it may be out of the group itself
+		n.following.heard = n.now
 	}
 	if b.Refused != "" {
 		n.event(Event{Kind: Refused, ID: from, Reason: b.Refused})
@@ -162,15 +180,17 @@ func (n *Node) takeBrief(from coord.ID, b *coord.Brief) {
 	if b.View == nil && (n.view == nil || n.view.Number != b.Known.View) {
 		return // it was for one who knows the view
 	}
+	if b.Hint {
+		n.takeHint(b)
+		return
+	}
 	before := n.view
 	if b.View != nil && (before == nil || b.View.Number > before.Number) {
 		n.enter(b.View)
 	}
-	if !b.Hint {
-		n.know(b)
-	}
+	n.know(b)
 	if before != nil && before.Index(n.cfg.Self.ID) >= 0 && !n.member() {
-		n.end(fmt.Sprintf("the others have evicted this agent: view %d is without it", n.view.Number))
+		n.endEvicted(n.view)
 		return
 	}
 	n.commit.learn(n)
@@ -179,8 +199,12 @@ func (n *Node) takeBrief(from coord.ID, b *coord.Brief) {
 // know takes over what a voter says.
 func (n *Node) know(b *coord.Brief) {
 	n.following.turn = 0
+	if n.known.Turn != b.Turn {
+		n.previous = nil
+	}
 	n.known = *b
 	n.known.View = nil
+	n.hint = nil
 	if b.Known.Newer(n.seen) {
 		n.seen = b.Known
 	}
@@ -191,10 +215,31 @@ func (n *Node) know(b *coord.Brief) {
 	}
 }
 
-// enter makes a view the newest.
+// takeHint takes a view of one that is no voter: who is in it may know more. What it
+// leases is not known.
+func (n *Node) takeHint(b *coord.Brief) {
+	if n.known.Known.View >= b.Known.View || n.hint != nil && n.hint.Number >= b.View.Number {
+		return
+	}
+	n.hint = b.View
+	n.learn(b.View.Members)
+	if n.member() && b.View.Index(n.cfg.Self.ID) < 0 {
+		n.endEvicted(b.View)
+	}
+}
+
+func (n *Node) endEvicted(v *coord.View) {
+	n.end(fmt.Sprintf("the others have evicted this agent: view %d is without it", v.Number))
+}
+
+// enter makes a view the newest. The one before it stays where the ranks have not come to
+// the cut; a view of the same ranks, which has the same cut, changes nothing for them.
 func (n *Node) enter(v *coord.View) {
-	n.previous = n.view
+	if n.view != nil && v.Cut != n.view.Cut {
+		n.previous = n.view
+	}
 	n.view = v
+	n.noteEnded()
 	n.learn(v.Members)
 	n.forget()
 	n.event(Event{Kind: Viewed, View: v})
@@ -206,13 +251,28 @@ func (n *Node) end(why string) {
 	n.event(Event{Kind: Ended, ID: n.cfg.Self.ID, Reason: why})
 }
 
+// noteEnded brings the ranks that have ended to the view: those that it is without may
+// come again, and those that it has and that are not there were lost while it was made.
+func (n *Node) noteEnded() {
+	n.ended = slices.DeleteFunc(n.ended, func(local int) bool { return n.view.Rank(n.cfg.Self.ID, local) < 0 })
+	i := n.view.Index(n.cfg.Self.ID)
+	if i < 0 {
+		return
+	}
+	for _, local := range n.view.Members[i].Ranks {
+		if !slices.Contains(n.ranks, local) && !slices.Contains(n.ended, local) {
+			n.ended = append(n.ended, local)
+		}
+	}
+}
+
 // report says how far the ranks are.
 func (n *Node) report() {
 	if !n.member() || n.now-n.reported < n.cfg.Beat {
 		return
 	}
 	n.reported = n.now
-	r := &coord.Report{Author: n.cfg.Self.ID, Ranks: n.ranks, Done: n.done, Used: n.used}
+	r := &coord.Report{Author: n.cfg.Self.ID, View: n.view.Number, Turn: n.turn, Ranks: n.here(), Done: n.done, Used: n.used}
 	if n.voter != nil {
 		n.takeReport(r)
 		return

@@ -111,7 +111,25 @@ func (l *leader) due(n *Node, m *coord.Machine) *coord.Change {
 			c.Admit = append(c.Admit, l.joins[id].Admission)
 		}
 	}
+	l.postpone(c, m)
 	return c
+}
+
+// postpone takes out ranks that come, where they must wait.
+func (l *leader) postpone(c *coord.Change, m *coord.Machine) {
+	v := m.View()
+	if m.Job().Mode == coord.Async || m.Settled() || m.Halted() || m.Over() || v.World() == 0 {
+		return
+	}
+	loses := func(id coord.ID, left []int) bool {
+		return slices.ContainsFunc(v.Members[v.Index(id)].Ranks, func(local int) bool { return !slices.Contains(left, local) })
+	}
+	if slices.ContainsFunc(c.Evict, func(id coord.ID) bool { return loses(id, nil) }) ||
+		slices.ContainsFunc(c.Ranks, func(r coord.Ranks) bool { return loses(r.ID, r.Ranks) }) {
+		return
+	}
+	c.Ranks = nil
+	c.Admit = slices.DeleteFunc(c.Admit, func(a coord.Admission) bool { return len(a.Ranks) > 0 })
 }
 
 // lost says why a member is to be evicted.
@@ -150,8 +168,12 @@ func (l *leader) refuse(n *Node, e *coord.Refused) {
 	}
 	delete(l.joins, e.ID)
 	l.order = slices.DeleteFunc(l.order, func(id coord.ID) bool { return id == e.ID })
-	b := n.voter.machine.Brief(e.ID, coord.Stamp{})
-	b.Refused = e.Reason
+	n.sendRefusal(j, e.Reason)
+}
+
+func (n *Node) sendRefusal(j *coord.Join, why string) {
+	b := n.voter.machine.Brief(j.ID, coord.Stamp{})
+	b.Refused = why
 	n.send(coord.Source{ID: j.ID, Address: j.Address}, b)
 }
 
@@ -204,9 +226,12 @@ func (l *leader) rebalance(n *Node, m *coord.Machine) {
 	}
 }
 
-// extend leases further steps once half of a lease is used. Nothing is leased while a
-// member does not answer: it may be lost.
+// extend leases further steps once half of a lease is used, and says that all have begun
+// the view. Nothing is leased while a member does not answer: it may be lost.
 func (l *leader) extend(n *Node, m *coord.Machine) {
+	if m.Halted() {
+		return
+	}
 	v, lease := m.View(), m.Job().Lease
 	done := int64(-1)
 	for i := range v.Members {
@@ -214,7 +239,7 @@ func (l *leader) extend(n *Node, m *coord.Machine) {
 			continue
 		}
 		r := l.reports[v.Members[i].ID]
-		if r == nil || n.gossip[v.Members[i].ID].State >= Suspect {
+		if r == nil || r.View != v.Number || r.Turn != m.Turn() || !hasAll(r.Ranks, v.Members[i].Ranks) || n.gossip[v.Members[i].ID].State >= Suspect {
 			return
 		}
 		if done < 0 || r.Done < done {
@@ -222,11 +247,16 @@ func (l *leader) extend(n *Node, m *coord.Machine) {
 		}
 	}
 	now := m.Progress().Step
-	end := done == (m.Epoch()+1)*m.Job().Steps // the epoch is done
-	if done < 0 || done <= now || done-now < (lease+1)/2 && !end || !l.may(n, "extend") {
+	end := done >= (m.Epoch()+1)*m.Job().Steps // the epoch is done
+	settles := !m.Settled() && done >= v.Cut
+	if done < 0 || !settles && (done <= now || done-now < (lease+1)/2 && !end) || !l.may(n, "extend") {
 		return
 	}
-	n.propose(&coord.Extend{View: v.Number, Horizon: done + 2*lease, Done: done})
+	n.propose(&coord.Extend{View: v.Number, Turn: m.Turn(), Horizon: done + 2*lease, Done: done})
+}
+
+func hasAll(list, of []int) bool {
+	return !slices.ContainsFunc(of, func(x int) bool { return !slices.Contains(list, x) })
 }
 
 func (n *Node) takeJoin(j *coord.Join) {
@@ -243,6 +273,12 @@ func (l *leader) join(n *Node, j *coord.Join) {
 	if n.voter.machine.Formed() && n.voter.machine.View().Index(j.ID) >= 0 {
 		n.sendBrief(&follower{Source: coord.Source{ID: j.ID, Address: j.Address}}, "")
 		return
+	}
+	if n.voter.machine.Formed() {
+		if why := n.voter.machine.Refuses(&j.Admission); why != "" {
+			n.sendRefusal(j, why) // the log would say the same, later
+			return
+		}
 	}
 	if l.joins[j.ID] == nil {
 		if len(l.joins) >= maxJoins {
@@ -294,8 +330,9 @@ func (n *Node) takeAsk(from coord.ID, e coord.Entry) {
 // toLeader is where the leader is, as far as this agent knows.
 func (n *Node) toLeader() coord.Source {
 	if n.voter != nil {
-		m := n.peers[n.voter.leader]
-		return coord.Source{ID: m.ID, Address: m.Address}
+		if m, known := n.peers[n.voter.leader]; known {
+			return coord.Source{ID: m.ID, Address: m.Address}
+		}
 	}
 	if n.known.Leader != (coord.ID{}) {
 		return n.where(n.known.Leader)

@@ -13,11 +13,13 @@ type Node struct {
 	cfg   Config
 	now   time.Duration
 	voter *voter // nil where it is none
+	past  *voter // what it was: see leave
 	lead  leader
 
 	known    coord.Brief // the newest state of the job
 	view     *coord.View // of that; nil before there is one
-	previous *coord.View // holds up to the cut of view
+	previous *coord.View // holds up to the cut of view; nil: no step before it is left
+	hint     *coord.View // a newer one, of one that is no voter; nil: there is none
 	seen     coord.Stamp // the highest anywhere
 	peers    map[uint64]coord.Member
 	ending   string // why this agent has no part any more
@@ -31,11 +33,18 @@ type Node struct {
 	followers map[coord.ID]*follower // looked up and walked in the order of the view
 	gossip    map[coord.ID]observed
 
-	ranks      []int
+	ranks      []int  // local ranks that are there
+	ended      []int  // those that have ended, and are in the view still
+	turn       uint64 // in which the ranks are as far as that
 	done, used int64
 	reported   time.Duration
 	commit     commits
+	redo       struct {
+		*coord.Redo // nil: none is asked for
+		sent        time.Duration
+	}
 
+	faults faults // of tests
 	out    []Send
 	events []Event
 }
@@ -63,7 +72,7 @@ func New(cfg Config, now time.Duration) (*Node, error) {
 	n.following.heard = now
 	n.lead.reset()
 	if len(cfg.Form) > 0 {
-		n.voter = founder(cfg.Self.ID.Raft())
+		n.voter = n.start(founder(cfg.Self.ID.Raft()))
 		n.learn(cfg.Form)
 	}
 	return n, nil
@@ -82,6 +91,7 @@ func (n *Node) Tick(now time.Duration) {
 	n.follow()
 	n.report()
 	n.commit.send(n)
+	n.askRedo()
 	n.ready()
 }
 
@@ -94,7 +104,7 @@ func (n *Node) Receive(now time.Duration, data []byte) {
 		n.event(Event{Kind: Dropped, Reason: err.Error()})
 		return
 	}
-	if n.ending != "" || m.From.ID == n.cfg.Self.ID {
+	if n.ending != "" || m.From.ID == n.cfg.Self.ID || m.To != (coord.ID{}) && m.To != n.cfg.Self.ID {
 		return
 	}
 	if m.Stamp.Newer(n.seen) {
@@ -145,7 +155,7 @@ func (n *Node) send(to coord.Source, b coord.Body) {
 	if to.ID == n.cfg.Self.ID || to.Address == "" {
 		return
 	}
-	m := coord.Message{From: n.source(), Stamp: n.known.Known, Body: b}
+	m := coord.Message{From: n.source(), To: to.ID, Stamp: n.known.Known, Body: b}
 	n.out = append(n.out, Send{to, coord.AppendMessage(nil, &m)})
 }
 

@@ -1,7 +1,11 @@
 package group
 
 import (
+	"errors"
+	"slices"
 	"time"
+
+	"go.etcd.io/raft/v3"
 
 	"github.com/headrace/headrace/coord"
 )
@@ -43,40 +47,158 @@ func (n *Node) Gone(now time.Duration, id coord.ID, reason string) {
 // Leave says that this agent goes.
 func (n *Node) Leave(now time.Duration) { n.Gone(now, n.cfg.Self.ID, "it left") }
 
-// Ranks says which local ranks there are.
+// Ranks says which local ranks there are, in order. The end of each is told, even where
+// another process takes its place at once: that one is served when a view has been without it.
 func (n *Node) Ranks(now time.Duration, ranks []int) {
 	n.now = now
+	for _, local := range n.ranks {
+		if !slices.Contains(ranks, local) && !slices.Contains(n.ended, local) && n.view != nil && n.view.Rank(n.cfg.Self.ID, local) >= 0 {
+			n.ended = append(n.ended, local)
+		}
+	}
 	n.ranks = ranks
 	n.reported = now - n.cfg.Beat // at once
 }
 
-// Progress says how far the ranks are: below done all, below used one.
-func (n *Node) Progress(now time.Duration, done, used int64) {
-	n.now = now
-	n.done, n.used = done, used
+// here are the local ranks that the job is told of.
+func (n *Node) here() []int {
+	if len(n.ended) == 0 {
+		return n.ranks
+	}
+	return slices.DeleteFunc(slices.Clone(n.ranks), func(local int) bool { return slices.Contains(n.ended, local) })
 }
 
-// Redo asks for a redo, for a view. It may get lost; the state says when it is done.
-func (n *Node) Redo(now time.Duration, view uint64, step int64) {
+// Progress says how far the ranks are in a turn: below done all, below used one.
+func (n *Node) Progress(now time.Duration, turn uint64, done, used int64) {
 	n.now = now
-	r := &coord.Redo{View: view, Step: step}
-	if !n.propose(r) {
+	n.turn, n.done, n.used = turn, done, used
+}
+
+// Redo asks that all ranks go on from a step. It holds for the view and the turn that
+// the caller knows: the state has a higher one when it is done, or another view where it is void.
+func (n *Node) Redo(now time.Duration, view, turn uint64, step int64) {
+	n.now = now
+	n.redo.Redo, n.redo.sent = &coord.Redo{View: view, Turn: turn, Step: step}, now-again*n.cfg.Beat
+	n.askRedo()
+	n.ready()
+}
+
+// askRedo asks for a redo until it is done or void.
+func (n *Node) askRedo() {
+	r := n.redo.Redo
+	if r == nil || n.now-n.redo.sent < again*n.cfg.Beat {
+		return
+	}
+	if n.view == nil || n.view.Number != r.View || n.known.Turn != r.Turn {
+		n.redo.Redo = nil
+		return
+	}
+	n.redo.sent = n.now
+	if n.voter == nil || !n.propose(r) {
 		n.send(n.toLeader(), &coord.Ask{Entry: r})
 	}
-	n.ready()
 }
 
 // State is what an agent knows of the job. Its parts are not changed afterwards.
 type State struct {
 	View     *coord.View // nil before there is one
-	Previous *coord.View // holds for steps below View.Cut, lockstep
+	Previous *coord.View // holds for steps below View.Cut, lockstep; nil: none is left
 	coord.Brief
 	Leads  bool
 	Votes  bool
+	Ranks  []int  // local ranks that are in the view, and have been since it began
 	Ending string // why this agent has no part any more
 }
 
 // State is the newest.
 func (n *Node) State() State {
-	return State{View: n.view, Previous: n.previous, Brief: n.known, Leads: n.voter != nil && n.voter.leads, Votes: n.voter != nil, Ending: n.ending}
+	s := State{View: n.view, Previous: n.previous, Brief: n.known, Leads: n.voter != nil && n.voter.leads, Votes: n.voter != nil, Ending: n.ending}
+	if n.member() {
+		s.Ranks = n.serves()
+	}
+	return s
+}
+
+// serves are the ranks of State.
+func (n *Node) serves() []int {
+	in := n.view.Members[n.view.Index(n.cfg.Self.ID)].Ranks
+	if len(n.ended) == 0 {
+		return in
+	}
+	return slices.DeleteFunc(slices.Clone(in), func(local int) bool { return slices.Contains(n.ended, local) })
+}
+
+// At is the view in which a lockstep job's step is delivered: the newest from its cut on.
+func (s *State) At(step int64) *coord.View {
+	if s.View == nil || step >= s.View.Cut {
+		return s.View
+	}
+	return s.Previous
+}
+
+// Machine is a voter's replica, nil where the agent is none. The caller changes nothing.
+func (n *Node) Machine() *coord.Machine {
+	if n.voter == nil {
+		return nil
+	}
+	return &n.voter.machine
+}
+
+// Replica is how a voter's log stands.
+type Replica struct {
+	Applied, Last uint64   // last entry that is applied, and that is kept
+	Voters        []uint64 // who decide, by their numbers
+	Outgoing      []uint64 // who did until the present change of voters is done
+}
+
+// Replica is that of this agent, ok where it is a voter or was one.
+func (n *Node) Replica() (r Replica, ok bool) {
+	v := n.voter
+	if v == nil {
+		v = n.past
+	}
+	if v == nil {
+		return r, false
+	}
+	last, _ := v.storage.LastIndex() // memory has it
+	return Replica{v.applied, last, v.config.GetVoters(), v.config.GetVotersOutgoing()}, true
+}
+
+// Term is that of an entry of the log, ok where this agent keeps it; an entry that is
+// older than all it keeps has the term 0.
+func (n *Node) Term(index uint64) (term uint64, ok bool) {
+	v := n.voter
+	if v == nil {
+		v = n.past
+	}
+	if v == nil {
+		return 0, false
+	}
+	switch term, err := v.storage.Term(index); {
+	case errors.Is(err, raft.ErrCompacted):
+		return 0, true
+	default:
+		return term, err == nil
+	}
+}
+
+// Held is how much an agent keeps in memory.
+type Held struct {
+	Peers, Followers, Gossip, Joins, Reports, Gone int
+	Waiting, Entries, Events, Messages             int
+}
+
+// Held counts what this agent keeps.
+func (n *Node) Held() Held {
+	h := Held{
+		Peers: len(n.peers), Followers: len(n.followers), Gossip: len(n.gossip),
+		Joins: len(n.lead.order), Reports: len(n.lead.reports), Gone: len(n.lead.gone),
+		Waiting: len(n.commit.waiting), Events: len(n.events), Messages: len(n.out),
+	}
+	if n.voter != nil {
+		last, _ := n.voter.storage.LastIndex()
+		first, _ := n.voter.storage.FirstIndex()
+		h.Entries = int(last - first + 1)
+	}
+	return h
 }

@@ -24,6 +24,7 @@ type voter struct {
 	applied uint64
 	begin   uint64        // first entry that the storage keeps
 	heard   time.Duration // of the leader, or that this one stood
+	led     time.Duration // when the leader last said something
 	leader  uint64
 	leads   bool
 }
@@ -100,19 +101,30 @@ func (n *Node) receiveRaft(from coord.Source, data []byte) {
 		n.event(Event{Kind: Dropped, ID: from.ID, Reason: "a message of the group that is not for this agent, or broken"})
 		return
 	}
-	if n.voter == nil {
-		n.voter = newcomer(n.cfg.Self.ID.Raft())
-		n.voter.heard = n.now
-	}
+	n.vote()
 	v := n.voter
 	switch m.GetType() {
 	case raftpb.MessageType_MsgApp, raftpb.MessageType_MsgHeartbeat, raftpb.MessageType_MsgSnap:
-		v.heard = n.now
+		v.heard, v.led = n.now, n.now
 	}
 	if _, known := n.peers[from.ID.Raft()]; !known {
 		n.peers[from.ID.Raft()] = coord.Member{ID: from.ID, Address: from.Address}
 	}
 	_ = v.node.Step(&m) // what does not fit is dropped, as a lost message is
+}
+
+// vote makes this agent a voter, the one that it was if it was one: a voter keeps what
+// it has promised.
+func (n *Node) vote() {
+	switch {
+	case n.voter != nil:
+		return
+	case n.past != nil:
+		n.voter, n.past = n.past, nil
+	default:
+		n.voter = n.start(newcomer(n.cfg.Self.ID.Raft()))
+	}
+	n.voter.heard, n.voter.led = n.now, n.now
 }
 
 // ready does what the group wants done, until it wants no more.
@@ -194,7 +206,7 @@ func (n *Node) apply(e *raftpb.Entry) {
 	lanes := v.machine.View()
 	all, some := false, []coord.ID(nil)
 	for _, effect := range v.machine.Apply(e.GetIndex(), entry) {
-		n.event(Event{Kind: Applied, Index: e.GetIndex(), Effect: effect})
+		n.event(Event{Kind: Applied, Index: e.GetIndex(), Term: e.GetTerm(), Entry: entry, Effect: effect, Voters: v.config.GetVoters(), Outgoing: v.config.GetVotersOutgoing()})
 		switch e := effect.(type) {
 		case *coord.Installed:
 			n.learn(e.View.Members)
@@ -267,11 +279,16 @@ func (n *Node) noteLeader() {
 	}
 }
 
-// leave ends this agent's part as a voter once the others have taken it out.
+// leave ends this agent's part as a voter once the others have taken it out. It keeps log and
+// promises: one that lags behind may still ask it for its voice, and it may become a voter again.
 func (n *Node) leave() {
 	v := n.voter
-	if v.machine.Formed() && !v.leads && len(v.config.GetVoters()) > 0 && !v.has(n.cfg.Self.ID.Raft()) && !n.isVoter(n.cfg.Self.ID) {
-		n.voter = nil
+	if !v.machine.Formed() || v.leads || len(v.config.GetVoters()) == 0 || n.isVoter(n.cfg.Self.ID) {
+		return
+	}
+	out := n.now-v.led >= deafAfter*n.cfg.Beat && n.known.Known.Index > v.applied // the last change of voters did not reach it
+	if out || !v.has(n.cfg.Self.ID.Raft()) {
+		n.voter, n.past = nil, v
 		n.following.heard = n.now
 	}
 }
@@ -279,5 +296,6 @@ func (n *Node) leave() {
 // propose puts an entry into the log, if there is a leader; if it gets lost it is
 // proposed again by whoever wanted it.
 func (n *Node) propose(e coord.Entry) bool {
-	return n.voter != nil && n.voter.node.Propose(coord.AppendEntry(nil, e)) == nil
+	v := n.voter
+	return v != nil && (v.leads || n.informed()) && v.node.Propose(coord.AppendEntry(nil, e)) == nil
 }

@@ -1,0 +1,172 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/coord/group"
+	"github.com/headrace/headrace/nd"
+)
+
+// asyncRanks are the ranks of one process of an async job: the reference trainer. Each
+// takes positions of its lane, works on them and finishes them; what the log has made
+// effective counts.
+type asyncRanks struct {
+	p       *process
+	locals  []int // that live
+	cursors map[int]*coord.Cursor
+	busy    map[int]bool
+	until   time.Duration // stalled
+}
+
+// newWorker makes the trainer's side of a process.
+func (w *World) newWorker(p *process) worker {
+	if w.sc.Job.Mode == coord.Lockstep {
+		return newLockstepRanks(p)
+	}
+	r := &asyncRanks{p: p, locals: p.ranks, cursors: map[int]*coord.Cursor{}, busy: map[int]bool{}}
+	for _, k := range p.ranks {
+		r.cursors[k] = coord.NewCursor(&w.sc.Job, k)
+	}
+	return r
+}
+
+func (r *asyncRanks) stall(until time.Duration) {
+	r.until = until
+	r.p.wake(until)
+}
+
+func (r *asyncRanks) lose(local int) {
+	if !contains(r.locals, local) {
+		return
+	}
+	r.locals = without(r.locals, local)
+	delete(r.cursors, local)
+	delete(r.busy, local)
+	r.p.node.Ranks(r.p.local(), r.locals)
+}
+
+func (r *asyncRanks) back(local int) {
+	if contains(r.locals, local) || !contains(r.p.ranks, local) {
+		return
+	}
+	r.locals = with(r.locals, local)
+	r.cursors[local] = coord.NewCursor(&r.p.w.sc.Job, local)
+	r.p.node.Ranks(r.p.local(), r.locals)
+}
+
+func (r *asyncRanks) under() int { return 0 }
+
+// event takes what became of a part.
+func (r *asyncRanks) event(e *group.Event) {
+	if e.Kind != group.Decided {
+		return
+	}
+	if e.Verdict == coord.Effective {
+		r.p.w.accept(r.p, &e.Part)
+	}
+	if c := r.cursors[e.Part.Local]; c != nil {
+		c.Decide(e.Part.Span, e.Verdict)
+	}
+}
+
+// poll lets idle ranks take work.
+func (r *asyncRanks) poll() {
+	s := r.p.node.State()
+	if s.View == nil || s.Over {
+		return
+	}
+	at := s.View.Index(r.p.id)
+	if at < 0 {
+		return
+	}
+	for i, k := range s.View.Members[at].Ranks {
+		if i < len(s.Lanes) && r.cursors[k] != nil {
+			r.cursors[k].Update(s.Epoch, s.Lanes[i])
+		}
+	}
+	for _, k := range r.locals {
+		if slices.Contains(s.Ranks, k) && !r.busy[k] && r.p.w.now >= r.until && s.Ending == "" {
+			r.take(k)
+		}
+	}
+}
+
+func (r *asyncRanks) take(local int) {
+	w, c := r.p.w, r.cursors[local]
+	x, wait := c.Take(1 + int64(r.p.rand.IntN(8)))
+	if wait != coord.Go || w.sc.Pace == 0 {
+		return
+	}
+	w.delivered(r.p, x)
+	r.busy[local] = true
+	w.after(w.workTime(r.p), func() { r.finish(local, c, x) })
+}
+
+func (r *asyncRanks) finish(local int, c *coord.Cursor, x nd.Span) {
+	w := r.p.w
+	if r.p.dead || r.cursors[local] != c {
+		return
+	}
+	if r.p.stopped {
+		w.after(100*time.Millisecond, func() { r.finish(local, c, x) })
+		return
+	}
+	r.busy[local] = false
+	c.Finish(x, digestOf(x))
+	r.p.node.Commit(r.p.local(), c.Parts())
+	r.poll()
+	if w.now < r.until {
+		w.after(r.until-w.now, r.poll)
+	}
+	r.p.flush()
+}
+
+// workTime is how long a rank takes for one piece of work: slower on some hosts.
+func (w *World) workTime(p *process) time.Duration {
+	pace := int64(w.sc.Pace) * int64(1+p.place%4) / 2
+	return time.Duration(pace/4 + p.rand.Int64N(max(1, pace*3/2)))
+}
+
+// digestOf is the sum over positions, as digests are.
+func digestOf(x nd.Span) (d [2]uint64) {
+	for p := x.Start; p < x.Stop; p++ {
+		d[0] += uint64(p+1) * 0x9e3779b97f4a7c15
+		d[1] += uint64(p) ^ 0x5555
+	}
+	return d
+}
+
+func contains(list []int, x int) bool {
+	for _, y := range list {
+		if x == y {
+			return true
+		}
+	}
+	return false
+}
+
+func without(list []int, x int) (out []int) {
+	for _, y := range list {
+		if x != y {
+			out = append(out, y)
+		}
+	}
+	return out
+}
+
+// with puts a number into an ordered list.
+func with(list []int, x int) (out []int) {
+	for _, y := range list {
+		if x < y {
+			out = append(out, x)
+			x = 1 << 30
+		}
+		out = append(out, y)
+	}
+	if x < 1<<30 {
+		out = append(out, x)
+	}
+	return out
+}

@@ -1,0 +1,11 @@
+//go:build coordfault
+
+package sim
+
+import (
+	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/coord/group"
+)
+
+func (w *World) breakNode(n *group.Node)       { n.Break(w.sc.Break) }
+func (w *World) breakMachine(m *coord.Machine) { m.Break(w.sc.Break) }

@@ -1,0 +1,185 @@
+package sim
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/coord/group"
+)
+
+// logbook is the one log of the job, written down as replicas apply it: each entry when
+// the first of them does. Two models follow it: the machine itself, for what all replicas
+// must be at each place, and a plain one that knows nothing of the machine's code.
+type logbook struct {
+	w       *World
+	at      map[uint64]*applied
+	last    uint64 // highest index
+	machine coord.Machine
+	plain   plain
+	state   []byte // of the machine at last; nil: not written yet
+	checks  int
+}
+
+// applied is an entry, and what it did at the first replica.
+type applied struct {
+	term    uint64
+	entry   coord.Entry
+	effects []coord.Effect
+}
+
+func (l *logbook) init(w *World) {
+	*l = logbook{w: w, at: map[uint64]*applied{}}
+	l.plain.init(w)
+	w.breakMachine(&l.machine)
+}
+
+// watch takes what an agent says has happened.
+func (w *World) watch(p *process, e *group.Event) {
+	switch e.Kind {
+	case group.Applied:
+		w.log.applies(p, e)
+	case group.Viewed:
+		w.say(p.place, "view %d: %d members, cut %d", e.View.Number, len(e.View.Members), e.View.Cut)
+	case group.Led:
+		w.result.Elections++
+		w.say(p.place, "leads")
+	case group.Dropped:
+		w.result.Dropped++
+	case group.Refused:
+		p.refused = e.Reason
+		if p.foreign == "" {
+			w.violate("admission", p.place, "%v belongs to the job, and was refused: %s", short(p.id), e.Reason)
+		}
+	case group.Ended:
+		p.ended = e.Reason
+		w.say(p.place, "ended: %s", e.Reason)
+	case group.Decided:
+		w.say(p.place, "commit %d: %v of local rank %d is %v", e.Seq, e.Part.Span, e.Part.Local, e.Verdict)
+	}
+	p.work.event(e)
+}
+
+// applies is a replica that applies an entry: the same one as all others, with the same
+// effects.
+func (l *logbook) applies(p *process, e *group.Event) {
+	if p.applied != e.Index {
+		if e.Index < p.applied {
+			l.w.violate("log", p.place, "applies index %d after %d", e.Index, p.applied)
+			return
+		}
+		p.applied, p.effect = e.Index, 0
+	}
+	a := l.at[e.Index]
+	if a == nil {
+		if a = l.first(p, e); a == nil {
+			return
+		}
+	}
+	k := p.effect
+	p.effect++
+	switch {
+	case a.term != e.Term || !reflect.DeepEqual(a.entry, e.Entry):
+		l.w.violate("log", p.place, "index %d is %T of term %d here, and was %T of term %d elsewhere", e.Index, e.Entry, e.Term, a.entry, a.term)
+	case k >= len(a.effects) || !reflect.DeepEqual(a.effects[k], e.Effect):
+		l.w.violate("I1", p.place, "effect %d of index %d is %T%+v here, and not elsewhere", k, e.Index, e.Effect, e.Effect)
+	}
+}
+
+// first is the first replica that applies an entry. A majority of the voters must hold
+// it by now.
+func (l *logbook) first(p *process, e *group.Event) *applied {
+	if e.Index <= l.last {
+		l.w.violate("log", p.place, "index %d has an entry of the job here, and %d was reached elsewhere without one", e.Index, l.last)
+		return nil
+	}
+	l.held(p, e)
+	l.last = e.Index
+	l.state = nil
+	before := l.plain.before(&l.machine)
+	a := &applied{e.Term, e.Entry, l.machine.Apply(e.Index, e.Entry)}
+	l.at[e.Index] = a
+	l.tell(p, e.Index, a)
+	l.plain.apply(p, before, e.Entry, a.effects, &l.machine)
+	return a
+}
+
+// held checks that a majority of the voters, of both sets while they change, has the entry.
+// It may have been decided by those that a change of voters just before it has replaced.
+func (l *logbook) held(p *process, e *group.Event) {
+	now := config{e.Voters, e.Outgoing}
+	if !slices.Equal(now.voters, p.config.voters) || !slices.Equal(now.outgoing, p.config.outgoing) {
+		p.config, p.before = now, p.config
+	}
+	if why := l.lacks(e, p.config); why != "" && (len(p.before.voters) == 0 || l.lacks(e, p.before) != "") {
+		l.w.violate("I2", p.place, "index %d (%T) is applied, and %s", e.Index, e.Entry, why)
+	}
+}
+
+// config is who decides.
+type config struct{ voters, outgoing []uint64 }
+
+// lacks says where an entry is held by no majority; empty: nowhere.
+func (l *logbook) lacks(e *group.Event, c config) string {
+	for _, set := range [][]uint64{c.voters, c.outgoing} {
+		have := 0
+		for _, id := range set {
+			for _, o := range l.w.order {
+				if o.id.Raft() != id || o.foreign != "" {
+					continue
+				}
+				if term, ok := o.node.Term(e.Index); ok && (term == e.Term || term == 0) {
+					have++
+				}
+			}
+		}
+		if len(set) > 0 && have <= len(set)/2 {
+			return fmt.Sprintf("%d of %d voters have it", have, len(set))
+		}
+	}
+	return ""
+}
+
+func (l *logbook) tell(p *process, index uint64, a *applied) {
+	w := l.w
+	for _, effect := range a.effects {
+		switch e := effect.(type) {
+		case *coord.Installed:
+			w.result.Views++
+			w.say(p.place, "log %d: view %d of %d members, %d ranks, cut %d (%s)", index, e.View.Number, len(e.View.Members), e.View.World(), e.View.Cut, e.Reason)
+			w.installed(e)
+		case *coord.Outcome:
+			if w.trace != nil {
+				w.say(p.place, "log %d: commit %d of %v: %v %v", index, e.Seq, short(e.Author), a.entry.(*coord.Commit).Parts, e.Verdicts)
+			}
+		default:
+			if w.trace != nil {
+				w.say(p.place, "log %d: %T %+v -> %T %+v", index, a.entry, a.entry, effect, effect)
+			}
+		}
+	}
+	w.note('l', p.place, int(index), coord.AppendEntry(nil, a.entry))
+}
+
+// replica compares a voter's whole state with what it must be at that place of the log.
+func (l *logbook) replica(p *process) {
+	m := p.node.Machine()
+	if m == nil || m.Index() != l.last || !m.Formed() {
+		return
+	}
+	if m.View().Number != l.machine.View().Number || m.Horizon() != l.machine.Horizon() || m.Committed() != l.machine.Committed() || m.Epoch() != l.machine.Epoch() {
+		l.w.violate("I1", p.place, "at index %d the replica has another state than the log gives", l.last)
+		return
+	}
+	if l.checks++; l.checks%16 != 0 || len(l.w.hosts) > mostPairs {
+		return
+	}
+	if l.state == nil {
+		l.state = l.machine.Snapshot()
+	}
+	if !bytes.Equal(l.state, m.Snapshot()) {
+		l.w.violate("I1", p.place, "at index %d the replica's snapshot is another one than the log gives", l.last)
+	}
+}

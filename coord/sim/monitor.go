@@ -1,0 +1,155 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/nd"
+)
+
+// checkState looks at what an agent has come to know: view, epoch and place in the log
+// only grow.
+func (w *World) checkState(p *process) {
+	s := p.node.State()
+	if votes := p.node.Machine() != nil; votes != p.votes {
+		p.votes = votes
+		if votes {
+			w.gossip.changed()
+		}
+	}
+	w.log.replica(p)
+	if s.View == nil {
+		return
+	}
+	view := s.Known.View
+	if view < p.view || p.known.Newer(s.Known) || s.Turn < p.turn || s.Epoch < p.epoch && s.Turn == p.turn {
+		w.violate("I8", p.place, "view %d, epoch %d, turn %d at %v, after view %d, epoch %d, turn %d at %v", view, s.Epoch, s.Turn, s.Known, p.view, p.epoch, p.turn, p.known)
+	}
+	if view != p.view {
+		w.sawView(p, s.View)
+	}
+	p.view, p.known, p.epoch, p.turn = view, s.Known, s.Epoch, s.Turn
+	if view > w.log.plain.view || s.Known.Index > w.log.last && s.Known.Index > p.applied {
+		w.violate("I2", p.place, "knows view %d at %v, and the log is at view %d, index %d", view, s.Known, w.log.plain.view, w.log.last)
+	}
+	if p.ticks%16 == 0 {
+		w.bounded(p)
+	}
+}
+
+// bounded checks that an agent keeps no more than who there is.
+func (w *World) bounded(p *process) {
+	h := p.node.Held()
+	all := len(w.order)
+	if h.Peers > 2*all+8 || h.Followers > all || h.Gossip > all || h.Joins > all || h.Reports > all || h.Gone > all || h.Entries > 1<<12 || h.Waiting > 1<<14 {
+		w.violate("memory", p.place, "keeps %+v in a world of %d", h, all)
+	}
+	w.result.Entries = max(w.result.Entries, h.Entries)
+}
+
+// sawView is an agent that enters a view: it must be the one of that number.
+func (w *World) sawView(p *process, v *coord.View) {
+	if w.picture != nil {
+		w.picture.saw(w.now, p.place, v.Number)
+	}
+	p.sawAt = w.now
+}
+
+// installed notes who must leave all views.
+func (w *World) installed(e *coord.Installed) {
+	w.result.LastView = e.View.Number
+}
+
+// lost is a process that has ended: the views must come to be without it.
+func (w *World) lost(p *process) {
+	if w.picture != nil {
+		w.picture.lost(w.now, p.place)
+	}
+	if !slices.ContainsFunc(w.log.plain.members, func(m coord.Member) bool { return m.ID == p.id }) {
+		return
+	}
+	w.leaving = append(w.leaving, pending{id: p.id, at: w.now})
+	if !w.watching {
+		w.watching = true
+		w.after(0, w.recovery)
+	}
+}
+
+// recovery measures from the loss of a member to when no live agent has it in its view.
+func (w *World) recovery() {
+	live := w.live()
+	w.leaving = slices.DeleteFunc(w.leaving, func(l pending) bool {
+		if slices.ContainsFunc(w.log.plain.members, func(m coord.Member) bool { return m.ID == l.id }) {
+			return false
+		}
+		for _, p := range live {
+			if v := p.node.State().View; v != nil && v.Index(p.id) >= 0 && v.Index(l.id) >= 0 {
+				return false
+			}
+		}
+		w.result.Recovery = append(w.result.Recovery, w.now-l.at)
+		return true
+	})
+	if w.watching = len(w.leaving) > 0; w.watching {
+		w.after(20*time.Millisecond, w.recovery)
+	}
+}
+
+// delivered is positions that a rank of an async job takes.
+func (w *World) delivered(p *process, x nd.Span) {
+	w.result.Delivered += x.Stop - x.Start
+	w.lastWork(p)
+	s := p.node.State()
+	if s.Known.View > w.log.plain.view || s.View.Index(p.id) < 0 {
+		w.violate("I7", p.place, "delivers %v in view %d, which is not installed", x, s.Known.View)
+	}
+	w.note('d', p.place, int(x.Start), nil)
+}
+
+func (w *World) lastWork(p *process) {
+	p.worked = w.now
+	if w.picture != nil {
+		w.picture.work(w.now, p.place)
+	}
+}
+
+// deliveredStep is a step that a rank of a lockstep job is given.
+func (w *World) deliveredStep(k *lockstepRank, v *coord.View, rank int) {
+	p, m := k.owner.p, &w.log.plain
+	w.result.Delivered++
+	w.lastWork(p)
+	w.note('d', p.place, int(k.step), nil)
+	w.steps.most[k.turn] = max(w.steps.most[k.turn], k.step+1)
+	if k.turn > m.turn || k.step >= m.granted[k.turn] {
+		w.violate("I7", p.place, "step %d of turn %d is delivered, and the lease of that turn never went beyond %d", k.step, k.turn, m.granted[k.turn])
+		return
+	}
+	want := m.seats(k.turn, k.step)
+	if len(want) != v.World() || want[rank] != (seat{p.id, k.local}) {
+		w.violate("I7", p.place, "step %d of turn %d is delivered to rank %d of %d in view %d, and the log gives it to %d other ranks", k.step, k.turn, rank, v.World(), v.Number, len(want))
+	}
+}
+
+// accept is a part that counts for its rank: no position may do so twice.
+func (w *World) accept(p *process, part *coord.Part) {
+	seen := w.done[part.Epoch]
+	if seen == nil {
+		seen = make([]uint8, w.sc.Job.N)
+		w.done[part.Epoch] = seen
+	}
+	for at := part.Span.Start; at < part.Span.Stop; at++ {
+		if seen[at]++; seen[at] > 1 {
+			w.violate("I5", p.place, "position %d of epoch %d counts for two ranks", at, part.Epoch)
+			return
+		}
+	}
+	if part.Epoch == w.log.plain.epoch {
+		for at := part.Span.Start; at < part.Span.Stop; at++ {
+			if !w.log.plain.done[at] {
+				w.violate("I5", p.place, "position %d of epoch %d counts for its rank, and not in the log", at, part.Epoch)
+				return
+			}
+		}
+	}
+}

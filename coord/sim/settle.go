@@ -1,0 +1,143 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/headrace/headrace/coord"
+)
+
+// settle looks, once a second after the last fault, whether all is well again.
+func (w *World) settle() {
+	why := w.unsettled()
+	switch {
+	case why == "" && w.minority() && w.now-w.latestWork() < 10*time.Second:
+		// without a majority, the last leases are used up
+	case why == "" && (w.over() || w.minority() || w.sc.Pace == 0):
+		w.result.ended = true
+		return
+	case why == "" && w.progress() != w.result.progress:
+		w.result.progress = w.progress()
+		w.result.moved = w.now
+	case w.now-w.lastEnd > w.sc.Profile.bound() && why != "":
+		w.violate("I10", -1, "%v after the last fault: %s", w.now-w.lastEnd, why)
+		return
+	case why == "" && w.now-w.result.moved > 20*time.Second && w.now-w.lastEnd > w.sc.Profile.bound():
+		w.violate("I10", -1, "the job stands still: %s", w.standing())
+		return
+	}
+	w.after(time.Second, w.settle)
+}
+
+// progress is a number that grows while the job gets on.
+func (w *World) progress() [3]int64 {
+	m := &w.log.plain
+	return [3]int64{m.epoch, m.step, m.count}
+}
+
+func (w *World) over() bool {
+	return w.log.machine.Over() && !slices.ContainsFunc(w.live(), func(p *process) bool { return !p.node.State().Over })
+}
+
+// minority reports whether a majority of the voters is gone for good: nothing is decided any
+// more.
+func (w *World) minority() bool {
+	var newest *process
+	var at uint64
+	for _, p := range w.order {
+		if r, ok := p.node.Replica(); ok && p.foreign == "" && (newest == nil || r.Applied > at) {
+			newest, at = p, r.Applied
+		}
+	}
+	if newest == nil {
+		return true
+	}
+	r, _ := newest.node.Replica()
+	for _, set := range [][]uint64{r.Voters, r.Outgoing} {
+		live := 0
+		for _, id := range set {
+			if slices.ContainsFunc(w.order, func(p *process) bool { return p.id.Raft() == id && !p.dead && p.foreign == "" }) {
+				live++
+			}
+		}
+		if len(set) > 0 && live <= len(set)/2 {
+			return true
+		}
+	}
+	return false
+}
+
+// unsettled says what is not yet as it must come to be; empty: all is well.
+func (w *World) unsettled() string {
+	if w.minority() {
+		return ""
+	}
+	live := w.live()
+	if len(live) == 0 {
+		return ""
+	}
+	newest := w.log.machine.View()
+	for _, p := range live {
+		s := p.node.State()
+		switch {
+		case s.View == nil:
+			return fmt.Sprintf("node %d knows no view", p.place)
+		case s.Ending != "":
+			return fmt.Sprintf("node %d: %s", p.place, s.Ending)
+		case s.View.Number != newest.Number:
+			return fmt.Sprintf("node %d is at view %d, the job at %d", p.place, s.View.Number, newest.Number)
+		case s.View.Index(p.id) < 0 && !p.leaves:
+			return fmt.Sprintf("node %d is not in view %d", p.place, newest.Number)
+		}
+	}
+	for _, m := range newest.Members {
+		if p := w.procs[m.ID]; p == nil || p.dead {
+			return fmt.Sprintf("%v, which is dead, is in view %d", short(m.ID), newest.Number)
+		}
+	}
+	return w.unsettledVoters(newest)
+}
+
+// unsettledVoters checks that those vote who should.
+func (w *World) unsettledVoters(v *coord.View) string {
+	for _, id := range v.Voters {
+		p := w.procs[id]
+		r, ok := p.node.Replica()
+		if !ok || len(r.Outgoing) > 0 || len(r.Voters) != len(v.Voters) || !slices.Contains(r.Voters, id.Raft()) {
+			return fmt.Sprintf("node %d should be a voter; its voters are %d of %d", p.place, len(r.Voters), len(v.Voters))
+		}
+	}
+	return ""
+}
+
+func (w *World) latestWork() (last time.Duration) {
+	for _, p := range w.order {
+		last = max(last, p.worked)
+	}
+	return last
+}
+
+// standing says how the job stands.
+func (w *World) standing() string {
+	m := &w.log.machine
+	if w.sc.Job.Mode == coord.Async {
+		return fmt.Sprintf("epoch %d, %d of %d positions", m.Epoch(), m.Committed(), w.sc.Job.N)
+	}
+	return fmt.Sprintf("step %d, lease to %d, halted %v, settled %v", m.Progress().Step, m.Horizon(), m.Halted(), m.Settled())
+}
+
+// atEnd checks what must hold when a run is over.
+func (w *World) atEnd() {
+	w.result.Over = w.log.machine.Over()
+	w.result.Stopped = w.minority()
+	w.result.Epochs = w.epochs
+	w.result.Covered = w.log.plain.count
+	w.result.N = w.sc.Job.N
+	if w.result.ended {
+		return
+	}
+	if why := w.unsettled(); why != "" && w.now > w.lastEnd+w.sc.Profile.bound() {
+		w.violate("I10", -1, "at the end: %s", why)
+	}
+}
