@@ -60,18 +60,18 @@ type Admission struct {
 	Plan    string // Job.Plan
 }
 
-// Extend leases steps of a lockstep job. Done is what all ranks have done, and all of
-// them know the view and the turn.
+// Extend leases steps of a lockstep job. Done is what all ranks have done since the last
+// of so many Redos, and all of them know the view.
 type Extend struct {
-	View, Turn    uint64
+	View, Redos   uint64
 	Horizon, Done int64
 }
 
-// Redo has all ranks go on from a step, counted through the job. It ends a turn, which is
-// the number of the Redos before it: one that comes twice, or late, is none.
+// Redo has all ranks go on from a step, counted through the job. Redos is how many there
+// were before it: one that comes twice, or late, is none.
 type Redo struct {
-	View, Turn uint64
-	Step       int64
+	View, Redos uint64
+	Step        int64
 }
 
 // Commit says what ranks of one member have done. Seq counts the commits of the author from 1:
@@ -205,27 +205,27 @@ func (e *Change) read(r *reader) {
 
 func (e *Extend) write(w *writer) {
 	w.number(e.View)
-	w.number(e.Turn)
+	w.number(e.Redos)
 	w.position(e.Horizon)
 	w.position(e.Done)
 }
 
 func (e *Extend) read(r *reader) {
 	e.View = r.number()
-	e.Turn = r.number()
+	e.Redos = r.number()
 	e.Horizon = r.position()
 	e.Done = r.position()
 }
 
 func (e *Redo) write(w *writer) {
 	w.number(e.View)
-	w.number(e.Turn)
+	w.number(e.Redos)
 	w.position(e.Step)
 }
 
 func (e *Redo) read(r *reader) {
 	e.View = r.number()
-	e.Turn = r.number()
+	e.Redos = r.number()
 	e.Step = r.position()
 }
 

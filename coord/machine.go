@@ -20,7 +20,7 @@ type Machine struct {
 	step    int64  // lockstep: what all ranks have done, counted through the job
 	horizon int64  // lockstep: no step from here on was ever leased in this view
 	halted  bool   // lockstep: a member is lost, and no Redo has said where to go on
-	turn    uint64 // lockstep: how many Redos there were
+	redos   uint64 // lockstep: how many Redos there were
 	settled bool   // lockstep: all ranks have begun the view
 
 	done     spans // async: committed positions of the epoch, a set
@@ -309,8 +309,8 @@ func (m *Machine) extend(e *Extend) []Effect {
 	switch {
 	case m.job.Mode != Lockstep:
 		return ignore("a lease of steps in an async job")
-	case e.View != m.view.Number || e.Turn != m.turn:
-		return ignore("a lease for view %d after %d redos, in view %d after %d", e.View, e.Turn, m.view.Number, m.turn)
+	case e.View != m.view.Number || e.Redos != m.redos:
+		return ignore("a lease for view %d after %d redos, in view %d after %d", e.View, e.Redos, m.view.Number, m.redos)
 	case e.Done > m.horizon:
 		return ignore("step %d is done, and the lease ends at %d", e.Done, m.horizon)
 	}
@@ -327,15 +327,15 @@ func (m *Machine) redo(r *Redo) []Effect {
 	switch {
 	case m.job.Mode != Lockstep:
 		return ignore("a redo in an async job")
-	case (r.View != m.view.Number || r.Turn != m.turn) && !m.faults.has(OldRedo):
-		return ignore("a redo of view %d after %d others, in view %d after %d", r.View, r.Turn, m.view.Number, m.turn)
+	case (r.View != m.view.Number || r.Redos != m.redos) && !m.faults.has(OldRedo):
+		return ignore("a redo of view %d after %d others, in view %d after %d", r.View, r.Redos, m.view.Number, m.redos)
 	case r.Step > m.horizon:
 		return ignore("a redo of step %d, which nobody can have reached: the lease ends at %d", r.Step, m.horizon)
 	}
 	m.step, m.epoch = r.Step, m.epochOf(r.Step)
 	m.view.Cut = r.Step
 	m.halted, m.settled, m.horizon = false, false, 0
-	m.turn++
+	m.redos++
 	m.lease(r.Step + m.job.Lease)
 	return []Effect{&Redone{r.Step}, &Extended{m.Horizon(), m.step}}
 }

@@ -133,7 +133,7 @@ func TestLease(t *testing.T) {
 	if e := wants[*Extended](t, l.last(&Extend{Horizon: 5, Done: 2})); e.Horizon != 20 || e.Done != 4 {
 		t.Errorf("a lease that went back: %+v", e)
 	}
-	wants[*Ignored](t, l.last(&Extend{Turn: 1, Horizon: 1000, Done: 5}))
+	wants[*Ignored](t, l.last(&Extend{Redos: 1, Horizon: 1000, Done: 5}))
 	for s := int64(4); s < 300; s += 10 {
 		l.apply(&Extend{Horizon: s + 16, Done: s})
 	}
@@ -158,7 +158,7 @@ func TestCuts(t *testing.T) {
 	wants[*Ignored](t, l.last(&Extend{View: 2, Horizon: 16, Done: 5}))
 	wants[*Ignored](t, l.last(&Redo{View: 1, Step: 5}))
 	wants[*Ignored](t, l.last(&Redo{View: 2, Step: 25}))
-	wants[*Ignored](t, l.last(&Redo{View: 2, Turn: 1, Step: 24}))
+	wants[*Ignored](t, l.last(&Redo{View: 2, Redos: 1, Step: 24}))
 	if e := wants[*Extended](t, l.last(&Redo{View: 2, Step: 24})); e.Horizon != 32 || l.View().Cut != 24 || l.Halted() {
 		t.Errorf("after the redo: lease to %d, cut %d", e.Horizon, l.View().Cut)
 	}
@@ -177,7 +177,7 @@ func TestRedoTwice(t *testing.T) {
 	l.apply(&Extend{Horizon: 16, Done: 6})
 	l.apply(&Redo{Step: 2})
 	wants[*Ignored](t, l.last(&Extend{Horizon: 16, Done: 8}))
-	l.apply(&Extend{Turn: 1, Horizon: 24, Done: 10})
+	l.apply(&Extend{Redos: 1, Horizon: 24, Done: 10})
 	wants[*Ignored](t, l.last(&Redo{Step: 2}))
 	if l.Progress().Step != 10 || l.Horizon() != 24 {
 		t.Errorf("step %d, lease to %d", l.Progress().Step, l.Horizon())
@@ -518,8 +518,8 @@ func entries() []Entry {
 	return []Entry{
 		&Form{Job: j, Members: []Member{member(1, 2), member(2, 0)}, Start: Progress{Epoch: 1, Step: 7, Done: []nd.Span{{Start: 1, Stop: 5}, {Start: 9, Stop: 10}}, Digest: [2]uint64{3, 4}}},
 		&Change{View: 3, Evict: []ID{named(1)}, Admit: []Admission{admission(j, member(4, 1))}, Ranks: []Ranks{{named(2), []int{1, 4, 5}}}, Reason: "it is gone"},
-		&Extend{View: 1 << 40, Turn: 3, Horizon: 9, Done: 8},
-		&Redo{View: 2, Turn: 1, Step: 1 << 50},
+		&Extend{View: 1 << 40, Redos: 3, Horizon: 9, Done: 8},
+		&Redo{View: 2, Redos: 1, Step: 1 << 50},
 		&Commit{View: 1, Author: named(9), Seq: 77, Parts: []Part{{Local: 1, Epoch: 2, Span: nd.Span{Start: 5, Stop: 6}, Digest: [2]uint64{1, 1 << 63}}}},
 		&Rebalance{View: 1, From: 2, To: 3},
 		&Close{Epoch: 5},
@@ -597,9 +597,9 @@ func messages() []Body {
 		&Raft{Data: []byte{1, 2, 3}},
 		&Join{Admission: admission(j, member(4, 2)), Hops: 2},
 		&Follow{Known: Stamp{1, 2}, Seq: 3},
-		&Brief{Known: Stamp{3, 9}, View: view, Hint: true, Leader: named(2), Refused: "no", Cut: 9, Turn: 6, Horizon: 20, Step: 10, Halted: true, Epoch: 2, Committed: 5, Lanes: [][]nd.Span{{{Start: 1, Stop: 4}}, nil}, Seq: 8, Verdicts: []Verdict{Effective, VoidLane}},
-		&Ask{Entry: &Redo{View: 3, Turn: 2, Step: 9}},
-		&Report{Author: named(3), View: 4, Turn: 2, Ranks: []int{0, 2, 5}, Done: 4, Used: 7},
+		&Brief{Known: Stamp{3, 9}, View: view, Hint: true, Leader: named(2), Refused: "no", Cut: 9, Redos: 6, Horizon: 20, Step: 10, Halted: true, Epoch: 2, Committed: 5, Lanes: [][]nd.Span{{{Start: 1, Stop: 4}}, nil}, Seq: 8, Verdicts: []Verdict{Effective, VoidLane}},
+		&Ask{Entry: &Redo{View: 3, Redos: 2, Step: 9}},
+		&Report{Author: named(3), View: 4, Redos: 2, Ranks: []int{0, 2, 5}, Done: 4, Used: 7},
 		&Gone{ID: named(3), Reason: "it left"},
 	}
 }

@@ -74,7 +74,7 @@ type Brief struct {
 	Refused string
 
 	Cut           int64 // of the view
-	Turn          uint64
+	Redos         uint64
 	Horizon, Step int64 // lockstep
 	Halted, Over  bool
 	Epoch         int64
@@ -93,7 +93,7 @@ type Ask struct{ Entry Entry }
 type Report struct {
 	Author ID
 	View   uint64 // the newest that they know
-	Turn   uint64 // lockstep: in which they are that far
+	Redos  uint64 // lockstep: in which they are that far
 	Ranks  []int  // local ranks that are there
 	Done   int64  // lockstep: steps below it are done by all of them
 	Used   int64  // lockstep: steps below it are delivered to one of them
@@ -217,7 +217,7 @@ func (b *Brief) write(w *writer) {
 	for _, n := range []int64{b.Cut, b.Horizon, b.Step} {
 		w.position(n)
 	}
-	w.number(b.Turn)
+	w.number(b.Redos)
 	w.flag(b.Halted)
 	w.flag(b.Over)
 	w.position(b.Epoch)
@@ -240,7 +240,7 @@ func (b *Brief) read(r *reader) {
 	b.Leader = r.id()
 	b.Refused = r.text(maxReason)
 	b.Cut, b.Horizon, b.Step = r.position(), r.position(), r.position()
-	b.Turn = r.number()
+	b.Redos = r.number()
 	b.Halted, b.Over = r.flag(), r.flag()
 	b.Epoch, b.Committed = r.position(), r.position()
 	for range r.length(maxRanks, 1) {
@@ -264,7 +264,7 @@ func (b *Ask) read(r *reader) {
 func (b *Report) write(w *writer) {
 	w.id(b.Author)
 	w.number(b.View)
-	w.number(b.Turn)
+	w.number(b.Redos)
 	w.ranks(b.Ranks)
 	w.position(b.Done)
 	w.position(b.Used)
@@ -272,7 +272,7 @@ func (b *Report) write(w *writer) {
 
 func (b *Report) read(r *reader) {
 	b.Author = r.id()
-	b.View, b.Turn = r.number(), r.number()
+	b.View, b.Redos = r.number(), r.number()
 	b.Ranks = r.ranks()
 	b.Done, b.Used = r.position(), r.position()
 }

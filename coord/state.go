@@ -30,8 +30,8 @@ func (m *Machine) Horizon() int64 {
 // Halted reports that a lockstep job waits for a Redo, since a member was lost.
 func (m *Machine) Halted() bool { return m.halted }
 
-// Turn counts the Redos of a lockstep job.
-func (m *Machine) Turn() uint64 { return m.turn }
+// Redos counts the Redos of a lockstep job.
+func (m *Machine) Redos() uint64 { return m.redos }
 
 // Settled reports that all ranks of a lockstep job have begun the view.
 func (m *Machine) Settled() bool { return m.settled }
@@ -99,7 +99,7 @@ func (m *Machine) Snapshot() []byte {
 	w.progress(&Progress{m.epoch, m.step, m.done, m.digest})
 	w.position(m.horizon)
 	w.flag(m.halted)
-	w.number(m.turn)
+	w.number(m.redos)
 	w.flag(m.settled)
 	for i := range m.lanes {
 		w.spans(m.lanes[i].rest)
@@ -135,7 +135,7 @@ func (m *Machine) read(r *reader) {
 	m.epoch, m.step, m.done, m.digest = p.Epoch, p.Step, p.Done, p.Digest
 	m.horizon = r.position()
 	m.halted = r.flag()
-	m.turn = r.number()
+	m.redos = r.number()
 	m.settled = r.flag()
 	if err := (&Form{Job: m.job, Members: m.view.Members, Start: p}).check(); err != nil {
 		r.fail(err.Error())

@@ -199,7 +199,7 @@ func (n *Node) takeBrief(from coord.ID, b *coord.Brief) {
 // know takes over what a voter says.
 func (n *Node) know(b *coord.Brief) {
 	n.following.turn = 0
-	if n.known.Turn != b.Turn {
+	if n.known.Redos != b.Redos {
 		n.previous = nil
 	}
 	n.known = *b
@@ -272,7 +272,7 @@ func (n *Node) report() {
 		return
 	}
 	n.reported = n.now
-	r := &coord.Report{Author: n.cfg.Self.ID, View: n.view.Number, Turn: n.turn, Ranks: n.here(), Done: n.done, Used: n.used}
+	r := &coord.Report{Author: n.cfg.Self.ID, View: n.view.Number, Redos: n.redos, Ranks: n.here(), Done: n.done, Used: n.used}
 	if n.voter != nil {
 		n.takeReport(r)
 		return

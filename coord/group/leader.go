@@ -239,7 +239,7 @@ func (l *leader) extend(n *Node, m *coord.Machine) {
 			continue
 		}
 		r := l.reports[v.Members[i].ID]
-		if r == nil || r.View != v.Number || r.Turn != m.Turn() || !hasAll(r.Ranks, v.Members[i].Ranks) || n.gossip[v.Members[i].ID].State >= Suspect {
+		if r == nil || r.View != v.Number || r.Redos != m.Redos() || !hasAll(r.Ranks, v.Members[i].Ranks) || n.gossip[v.Members[i].ID].State >= Suspect {
 			return
 		}
 		if done < 0 || r.Done < done {
@@ -252,7 +252,7 @@ func (l *leader) extend(n *Node, m *coord.Machine) {
 	if done < 0 || !settles && (done <= now || done-now < (lease+1)/2 && !end) || !l.may(n, "extend") {
 		return
 	}
-	n.propose(&coord.Extend{View: v.Number, Turn: m.Turn(), Horizon: done + 2*lease, Done: done})
+	n.propose(&coord.Extend{View: v.Number, Redos: m.Redos(), Horizon: done + 2*lease, Done: done})
 }
 
 func hasAll(list, of []int) bool {

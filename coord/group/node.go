@@ -35,7 +35,7 @@ type Node struct {
 
 	ranks      []int  // local ranks that are there
 	ended      []int  // those that have ended, and are in the view still
-	turn       uint64 // in which the ranks are as far as that
+	redos      uint64 // how many the ranks know, that are as far as that
 	done, used int64
 	reported   time.Duration
 	commit     commits

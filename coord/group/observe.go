@@ -68,17 +68,17 @@ func (n *Node) here() []int {
 	return slices.DeleteFunc(slices.Clone(n.ranks), func(local int) bool { return slices.Contains(n.ended, local) })
 }
 
-// Progress says how far the ranks are in a turn: below done all, below used one.
-func (n *Node) Progress(now time.Duration, turn uint64, done, used int64) {
+// Progress says how far the ranks are since the last Redo that they know, by its number: below done all, below used one.
+func (n *Node) Progress(now time.Duration, redos uint64, done, used int64) {
 	n.now = now
-	n.turn, n.done, n.used = turn, done, used
+	n.redos, n.done, n.used = redos, done, used
 }
 
-// Redo asks that all ranks go on from a step. It holds for the view and the turn that
+// Redo asks that all ranks go on from a step. It holds for the view and the number of Redos that
 // the caller knows: the state has a higher one when it is done, or another view where it is void.
-func (n *Node) Redo(now time.Duration, view, turn uint64, step int64) {
+func (n *Node) Redo(now time.Duration, view, redos uint64, step int64) {
 	n.now = now
-	n.redo.Redo, n.redo.sent = &coord.Redo{View: view, Turn: turn, Step: step}, now-again*n.cfg.Beat
+	n.redo.Redo, n.redo.sent = &coord.Redo{View: view, Redos: redos, Step: step}, now-again*n.cfg.Beat
 	n.askRedo()
 	n.ready()
 }
@@ -89,7 +89,7 @@ func (n *Node) askRedo() {
 	if r == nil || n.now-n.redo.sent < again*n.cfg.Beat {
 		return
 	}
-	if n.view == nil || n.view.Number != r.View || n.known.Turn != r.Turn {
+	if n.view == nil || n.view.Number != r.View || n.known.Redos != r.Redos {
 		n.redo.Redo = nil
 		return
 	}

@@ -141,18 +141,18 @@ func (r *lockstepRanks) redo(s *group.State) {
 		return
 	}
 	k := r.ranks[0]
-	if r.asked == [2]uint64{s.Known.View + 1, s.Turn + 1} || !s.Halted && (k.busy || k.turn != s.Turn) {
+	if r.asked == [2]uint64{s.Known.View + 1, s.Redos + 1} || !s.Halted && (k.busy || k.turn != s.Redos) {
 		return
 	}
-	r.asked = [2]uint64{s.Known.View + 1, s.Turn + 1}
+	r.asked = [2]uint64{s.Known.View + 1, s.Redos + 1}
 	step := k.step
-	if !k.in || k.turn != s.Turn {
+	if !k.in || k.turn != s.Redos {
 		step = s.Step // it has nothing of this turn but what is known to be done
 	}
 	k.give()
 	step = max(0, step-c.goal)
 	c.goal = 0
-	view, turn := s.Known.View, s.Turn
+	view, turn := s.Known.View, s.Redos
 	r.p.w.after(50*time.Millisecond+time.Duration(r.p.rand.Int64N(int64(300*time.Millisecond))), func() { r.ask(view, turn, step) })
 }
 
@@ -176,7 +176,7 @@ func (r *lockstepRanks) report(s *group.State) {
 		if !slices.Contains(s.Ranks, k.local) {
 			continue
 		}
-		if !k.in || k.turn != s.Turn {
+		if !k.in || k.turn != s.Redos {
 			return
 		}
 		if done < 0 || k.step < done {
@@ -188,7 +188,7 @@ func (r *lockstepRanks) report(s *group.State) {
 		}
 	}
 	if done >= 0 {
-		r.p.node.Progress(r.p.local(), s.Turn, done, used)
+		r.p.node.Progress(r.p.local(), s.Redos, done, used)
 	}
 }
 
@@ -210,11 +210,11 @@ func (k *lockstepRank) poll(s *group.State) {
 		}
 		return
 	}
-	if !k.in || k.turn != s.Turn {
+	if !k.in || k.turn != s.Redos {
 		k.give()
-		k.in, k.turn, k.step = true, s.Turn, s.Cut
+		k.in, k.turn, k.step = true, s.Redos, s.Cut
 	}
-	wants := k.owner.asked == [2]uint64{s.Known.View + 1, s.Turn + 1} // a redo is under way
+	wants := k.owner.asked == [2]uint64{s.Known.View + 1, s.Redos + 1} // a redo is under way
 	if k.busy || wants || k.step >= s.Horizon || w.now < k.owner.until {
 		return
 	}

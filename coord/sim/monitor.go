@@ -23,13 +23,13 @@ func (w *World) checkState(p *process) {
 		return
 	}
 	view := s.Known.View
-	if view < p.view || p.known.Newer(s.Known) || s.Turn < p.turn || s.Epoch < p.epoch && s.Turn == p.turn {
-		w.violate("I8", p.place, "view %d, epoch %d, turn %d at %v, after view %d, epoch %d, turn %d at %v", view, s.Epoch, s.Turn, s.Known, p.view, p.epoch, p.turn, p.known)
+	if view < p.view || p.known.Newer(s.Known) || s.Redos < p.turn || s.Epoch < p.epoch && s.Redos == p.turn {
+		w.violate("I8", p.place, "view %d, epoch %d, turn %d at %v, after view %d, epoch %d, turn %d at %v", view, s.Epoch, s.Redos, s.Known, p.view, p.epoch, p.turn, p.known)
 	}
 	if view != p.view {
 		w.sawView(p, s.View)
 	}
-	p.view, p.known, p.epoch, p.turn = view, s.Known, s.Epoch, s.Turn
+	p.view, p.known, p.epoch, p.turn = view, s.Known, s.Epoch, s.Redos
 	if view > w.log.plain.view || s.Known.Index > w.log.last && s.Known.Index > p.applied {
 		w.violate("I2", p.place, "knows view %d at %v, and the log is at view %d, index %d", view, s.Known, w.log.plain.view, w.log.last)
 	}

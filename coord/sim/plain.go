@@ -182,8 +182,8 @@ func (m *plain) newcomer(o coord.Member, bad func(string, string, ...any)) {
 
 // extend leases steps.
 func (m *plain) extend(e *coord.Extend, bad func(string, string, ...any)) {
-	if e.View != m.view || e.Turn != m.turn || m.halted {
-		bad("I7", "a lease for view %d, turn %d is taken in view %d, turn %d, halted %v", e.View, e.Turn, m.view, m.turn, m.halted)
+	if e.View != m.view || e.Redos != m.turn || m.halted {
+		bad("I7", "a lease for view %d, turn %d is taken in view %d, turn %d, halted %v", e.View, e.Redos, m.view, m.turn, m.halted)
 	}
 	if e.Done > m.step {
 		for _, s := range seats(m.members) {
@@ -199,8 +199,8 @@ func (m *plain) extend(e *coord.Extend, bad func(string, string, ...any)) {
 }
 
 func (m *plain) redo(e *coord.Redo, bad func(string, string, ...any)) {
-	if e.View != m.view || e.Turn != m.turn {
-		bad("I8", "a redo of view %d, turn %d is taken in view %d, turn %d", e.View, e.Turn, m.view, m.turn)
+	if e.View != m.view || e.Redos != m.turn {
+		bad("I8", "a redo of view %d, turn %d is taken in view %d, turn %d", e.View, e.Redos, m.view, m.turn)
 	}
 	m.turn++
 	m.step, m.cut = e.Step, e.Step
@@ -321,8 +321,8 @@ func (m *plain) compare(x *coord.Machine, bad func(string, string, ...any)) {
 	if m.halted {
 		horizon = 0
 	}
-	if x.Horizon() != horizon || x.Halted() != m.halted || x.Progress().Step != m.step || x.Turn() != m.turn {
-		bad("I7", "lease to %d, halted %v, step %d, turn %d; by the rules %d, %v, %d, %d", x.Horizon(), x.Halted(), x.Progress().Step, x.Turn(), horizon, m.halted, m.step, m.turn)
+	if x.Horizon() != horizon || x.Halted() != m.halted || x.Progress().Step != m.step || x.Redos() != m.turn {
+		bad("I7", "lease to %d, halted %v, step %d, turn %d; by the rules %d, %v, %d, %d", x.Horizon(), x.Halted(), x.Progress().Step, x.Redos(), horizon, m.halted, m.step, m.turn)
 	}
 }
 
