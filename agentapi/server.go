@@ -25,6 +25,8 @@ type Options struct {
 	// Relay sends a document to the server of another node of the round, to = -1 to
 	// all others. nil: there is no other node. It may block for a moment.
 	Relay func(to int, kind string, doc []byte) error
+	// Coordinator takes ranks into a job whose ranks come and go; nil: it is not offered.
+	Coordinator Coordinator
 }
 
 func (o *Options) fill() {

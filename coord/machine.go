@@ -20,6 +20,7 @@ type Machine struct {
 	step    int64 // lockstep: what all ranks have done, counted through the job
 	horizon int64 // lockstep: no step from here on was ever leased in this view
 	halted  bool  // lockstep: a member is lost, and no Redo has said where to go on
+	redos   uint64
 
 	done     spans // async: committed positions of the epoch, a set
 	digest   [2]uint64
@@ -319,6 +320,7 @@ func (m *Machine) redo(r *Redo) []Effect {
 	m.step, m.epoch = r.Step, m.epochOf(r.Step)
 	m.view.Cut = r.Step
 	m.halted, m.horizon = false, 0
+	m.redos++
 	m.lease(r.Step + m.job.Lease)
 	return []Effect{&Redone{r.Step}, &Extended{m.Horizon(), m.step}}
 }

@@ -73,6 +73,7 @@ type Brief struct {
 	Cut           int64 // of the view
 	Horizon, Step int64 // lockstep
 	Halted, Over  bool
+	Redos         uint64 // lockstep: how often there was a Redo
 	Epoch         int64
 	Committed     int64 // positions of the epoch, async
 
@@ -211,6 +212,7 @@ func (b *Brief) write(w *writer) {
 	}
 	w.flag(b.Halted)
 	w.flag(b.Over)
+	w.number(b.Redos)
 	w.position(b.Epoch)
 	w.position(b.Committed)
 	w.count(len(b.Lanes))
@@ -232,6 +234,7 @@ func (b *Brief) read(r *reader) {
 	b.Refused = r.text(maxReason)
 	b.Cut, b.Horizon, b.Step = r.position(), r.position(), r.position()
 	b.Halted, b.Over = r.flag(), r.flag()
+	b.Redos = r.number()
 	b.Epoch, b.Committed = r.position(), r.position()
 	for range r.length(maxRanks, 1) {
 		b.Lanes = append(b.Lanes, r.spans())

@@ -90,6 +90,7 @@ func (m *Machine) Snapshot() []byte {
 	w.progress(&Progress{m.epoch, m.step, m.done, m.digest})
 	w.position(m.horizon)
 	w.flag(m.halted)
+	w.number(m.redos)
 	for i := range m.lanes {
 		w.spans(m.lanes[i].rest)
 	}
@@ -124,6 +125,7 @@ func (m *Machine) read(r *reader) {
 	m.epoch, m.step, m.done, m.digest = p.Epoch, p.Step, p.Done, p.Digest
 	m.horizon = r.position()
 	m.halted = r.flag()
+	m.redos = r.number()
 	if err := (&Form{Job: m.job, Members: m.view.Members, Start: p}).check(); err != nil {
 		r.fail(err.Error())
 		return
