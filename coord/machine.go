@@ -14,6 +14,7 @@ type Machine struct {
 	formed bool
 	job    Job
 	view   View
+	open   bool // all ranks that were expected have been there: work is handed out
 
 	// Progress.
 	epoch   int64
@@ -142,11 +143,20 @@ func (m *Machine) form(f *Form) []Effect {
 	for _, member := range f.Members {
 		m.sessions = append(m.sessions, session{author: member.ID})
 	}
-	if m.job.Mode == Async {
+	m.begin()
+	return []Effect{m.installed(nil, "formed")}
+}
+
+// begin hands work out once all ranks that are expected have come.
+func (m *Machine) begin() {
+	if m.open || m.view.World() < max(1, m.job.Expect) {
+		return
+	}
+	m.open = true
+	m.lease(m.step + m.job.Lease)
+	if m.job.Mode == Async && !m.Over() {
 		m.openLanes()
 	}
-	m.lease(m.step + m.job.Lease)
-	return []Effect{m.installed(nil, "formed")}
 }
 
 // check finds what makes the first view impossible.
@@ -254,7 +264,11 @@ func (m *Machine) enter(evict []ID, admit []Member, ranks []Ranks) {
 	for _, member := range admit {
 		m.sessions = append(m.sessions, session{author: member.ID})
 	}
-	if m.job.Mode == Async {
+	switch {
+	case !m.open:
+		m.begin()
+		return
+	case m.job.Mode == Async:
 		if !m.Over() {
 			m.changeLanes()
 		}
@@ -274,7 +288,7 @@ func (m *Machine) cut(lost, ranks bool) int64 {
 	switch {
 	case m.job.Mode == Async:
 		return 0
-	case lost || m.halted:
+	case lost || m.halted || !m.open:
 		return m.step
 	case !ranks:
 		return m.view.Cut // witnesses came or went: ranks do not notice
@@ -301,6 +315,9 @@ func (m *Machine) extend(e *Extend) []Effect {
 		return ignore("step %d is done, and the lease ends at %d", e.Done, m.horizon)
 	}
 	m.step = max(m.step, e.Done)
+	if !m.open {
+		return ignore("%d of %d ranks are there", m.view.World(), m.job.Expect)
+	}
 	if m.halted {
 		return ignore("a member is lost: a redo must say where to go on")
 	}
@@ -417,7 +434,7 @@ func (m *Machine) close(c *Close) []Effect {
 	m.epoch++
 	m.done, m.digest = nil, [2]uint64{}
 	m.lanes = nil
-	if m.job.Mode == Async && !m.Over() {
+	if m.job.Mode == Async && !m.Over() && m.open {
 		m.openLanes()
 	}
 	return []Effect{out}

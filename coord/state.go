@@ -89,6 +89,7 @@ func (m *Machine) Snapshot() []byte {
 	w.view(&m.view)
 	w.progress(&Progress{m.epoch, m.step, m.done, m.digest})
 	w.position(m.horizon)
+	w.flag(m.open)
 	w.flag(m.halted)
 	w.number(m.redos)
 	for i := range m.lanes {
@@ -124,13 +125,14 @@ func (m *Machine) read(r *reader) {
 	r.progress(&p)
 	m.epoch, m.step, m.done, m.digest = p.Epoch, p.Step, p.Done, p.Digest
 	m.horizon = r.position()
+	m.open = r.flag()
 	m.halted = r.flag()
 	m.redos = r.number()
 	if err := (&Form{Job: m.job, Members: m.view.Members, Start: p}).check(); err != nil {
 		r.fail(err.Error())
 		return
 	}
-	if m.job.Mode == Async && !m.Over() {
+	if m.job.Mode == Async && !m.Over() && m.open {
 		m.lanes = m.emptyLanes()
 	}
 	for i := range m.lanes {
