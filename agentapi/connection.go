@@ -141,7 +141,7 @@ func (s *Server) greet(c *client, r *bufio.Reader) error {
 		return nd.Errorf(nd.ErrConfig, "rank %d belongs to job %.80q, this is the launcher of %.80q", h.Rank, h.RunID, s.options.RunID)
 	case h.Round >= 0 && h.Round != round.Number:
 		return nd.Errorf(nd.ErrConfig, "rank %d belongs to round %d, the job is in round %d", h.Rank, h.Round, round.Number)
-	case h.World != round.World || h.Rank >= h.World:
+	case round.World > 0 && (h.World != round.World || h.Rank >= h.World):
 		return nd.Errorf(nd.ErrConfig, "rank %d of %d, the job has %d ranks", h.Rank, h.World, round.World)
 	}
 	c.reply(&message{Type: typeHello, Protocol: Protocol, Version: Version, Offers: s.offers()})

@@ -38,7 +38,7 @@ type Attach struct {
 // are counted through the job: step s of epoch e is e*Steps+s.
 type JobState struct {
 	View    uint64 `json:"view"`
-	Rank    int    `json:"rank"` // -1: it is not in the view
+	Rank    int    `json:"rank"` // -1: it is not in the view, or ranks that are expected are missing
 	World   int    `json:"world"`
 	Cut     int64  `json:"cut"`     // lockstep: the view holds from here on
 	Horizon int64  `json:"horizon"` // lockstep: steps below it may be delivered

@@ -72,6 +72,7 @@ type Brief struct {
 
 	Cut           int64 // of the view
 	Horizon, Step int64 // lockstep
+	Open          bool  // all ranks that are expected have been there
 	Halted, Over  bool
 	Redos         uint64 // lockstep: how often there was a Redo
 	Epoch         int64
@@ -210,6 +211,7 @@ func (b *Brief) write(w *writer) {
 	for _, n := range []int64{b.Cut, b.Horizon, b.Step} {
 		w.position(n)
 	}
+	w.flag(b.Open)
 	w.flag(b.Halted)
 	w.flag(b.Over)
 	w.number(b.Redos)
@@ -233,7 +235,7 @@ func (b *Brief) read(r *reader) {
 	b.Leader = r.id()
 	b.Refused = r.text(maxReason)
 	b.Cut, b.Horizon, b.Step = r.position(), r.position(), r.position()
-	b.Halted, b.Over = r.flag(), r.flag()
+	b.Open, b.Halted, b.Over = r.flag(), r.flag(), r.flag()
 	b.Redos = r.number()
 	b.Epoch, b.Committed = r.position(), r.position()
 	for range r.length(maxRanks, 1) {

@@ -156,6 +156,7 @@ func (n *Node) takeBrief(from coord.ID, b *coord.Brief) {
 	}
 	if b.Refused != "" {
 		n.event(Event{Kind: Refused, ID: from, Reason: b.Refused})
+		n.known.Refused = b.Refused
 		n.end(b.Refused)
 		return
 	}
