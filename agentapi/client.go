@@ -27,7 +27,8 @@ type Client struct {
 		sync.Mutex
 		id      uint64
 		waiting map[uint64]chan error // plans sent and not answered
-		err     error                 // why the connection ended
+		job     func(*JobState, []Decided)
+		err     error // why the connection ended
 	}
 }
 
@@ -119,6 +120,33 @@ func (c *Client) PlanCheck(ctx context.Context, p Plan) error {
 	}
 }
 
+// Attach takes the rank into the job. The function gets each newest state and what became of
+// parts, one call at a time, from the goroutine that reads; it must not wait. The end of
+// the connection shows as a state with an Ending.
+func (c *Client) Attach(a Attach, job func(*JobState, []Decided)) error {
+	if err := a.Validate(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.mu.job = job
+	c.mu.Unlock()
+	return c.send(&message{Type: typeAttach, Attach: &a})
+}
+
+// Progress says how far a lockstep rank is.
+func (c *Client) Progress(p Progress) error {
+	return c.send(&message{Type: typeProgress, Progress: &p})
+}
+
+// Commit says what an async rank has done, at most MaxParts parts.
+func (c *Client) Commit(parts []Part) error { return c.send(&message{Type: typeCommit, Parts: parts}) }
+
+// Redo asks that all ranks go on from a step.
+func (c *Client) Redo(r Redo) error { return c.send(&message{Type: typeRedo, Redo: &r}) }
+
+// Detach leaves the job.
+func (c *Client) Detach() error { return c.send(&message{Type: typeDetach}) }
+
 // Close ends the connection. Calls that wait return ErrClosed. It may be called
 // more than once.
 func (c *Client) Close() error {
@@ -184,14 +212,28 @@ func (c *Client) read(r io.Reader) {
 			err = nd.Errorf(nd.ErrIO, "agent: the launcher or agent is gone")
 		case err == nil && m.Type == typeError:
 			err = m.Error.err()
+		case err == nil && m.Type == typeState:
+			c.tell(m.State, m.Decided)
+			continue
 		case err == nil && m.Type != typeChecked:
 			err = nd.Errorf(nd.ErrBug, "agent: an unexpected %s", m.Type)
 		}
 		if err != nil {
 			c.end(nd.At(err, nd.Place{}))
+			c.tell(&JobState{Rank: -1, Ending: c.failed().Error()}, nil)
 			return
 		}
 		c.answer(m.ID, m.Error.err())
+	}
+}
+
+// tell hands on what there is about the job.
+func (c *Client) tell(state *JobState, decided []Decided) {
+	c.mu.Lock()
+	job := c.mu.job
+	c.mu.Unlock()
+	if job != nil {
+		job(state, decided)
 	}
 }
 

@@ -20,6 +20,7 @@ type client struct {
 	conn  net.Conn
 	hello Hello
 	round int
+	seat  *Seat // the reader's
 	out   chan *message
 	ended chan struct{} // closed by the reader: what is queued is the last
 	once  sync.Once
@@ -115,6 +116,9 @@ func (s *Server) read(c *client) {
 	if _, wrong := errors.AsType[*nd.Error](err); wrong { // what a peer should know; an end or a reset has none to tell
 		c.reply(&message{Type: typeError, Error: describe(err)})
 	}
+	if c.seat != nil {
+		s.options.Coordinator.Detach(c.seat, false)
+	}
 	close(c.ended)
 }
 
@@ -137,11 +141,19 @@ func (s *Server) greet(c *client, r *bufio.Reader) error {
 		return nd.Errorf(nd.ErrConfig, "rank %d belongs to job %.80q, this is the launcher of %.80q", h.Rank, h.RunID, s.options.RunID)
 	case h.Round >= 0 && h.Round != round.Number:
 		return nd.Errorf(nd.ErrConfig, "rank %d belongs to round %d, the job is in round %d", h.Rank, h.Round, round.Number)
-	case h.World != round.World || h.Rank >= h.World:
+	case round.World > 0 && (h.World != round.World || h.Rank >= h.World):
 		return nd.Errorf(nd.ErrConfig, "rank %d of %d, the job has %d ranks", h.Rank, h.World, round.World)
 	}
-	c.reply(&message{Type: typeHello, Protocol: Protocol, Version: Version, Offers: []string{OfferPlanCheck, OfferStats}})
+	c.reply(&message{Type: typeHello, Protocol: Protocol, Version: Version, Offers: s.offers()})
 	return nil
+}
+
+// offers is what there is, in alphabetical order.
+func (s *Server) offers() []string {
+	if s.options.Coordinator != nil {
+		return []string{OfferCoord, OfferPlanCheck, OfferStats}
+	}
+	return []string{OfferPlanCheck, OfferStats}
 }
 
 // take acts on one message after the hello.
@@ -154,6 +166,8 @@ func (s *Server) take(c *client, m *message) error {
 			return nd.Errorf(nd.ErrConfig, "rank %d sent the plan of rank %d", c.hello.Rank, m.Plan.Rank)
 		}
 		s.plan(c, m.ID, *m.Plan)
+	case typeAttach, typeDetach, typeProgress, typeCommit, typeRedo:
+		return s.coordinate(c, m)
 	default:
 		return nd.Errorf(nd.ErrUnsupported, "an unexpected %s", m.Type)
 	}
@@ -196,6 +210,9 @@ func (c *client) write() {
 }
 
 func (c *client) writeOne(m *message) bool {
+	if m.seat != nil {
+		m.seat.take(m)
+	}
 	text, err := frame(m)
 	if err == nil {
 		err = c.conn.SetWriteDeadline(time.Now().Add(answerTimeout))

@@ -54,6 +54,21 @@
 // round: {"round":N,"plan":{…}} and {"round":N,"check":C,"error":{…}}. A check that
 // stays incomplete for Options.PlanTimeout fails with the ranks that are missing.
 //
+// # Coordination
+//
+// A server that offers "coord" takes ranks into a job whose members come and go. The
+// client attaches, and gets states whenever something changes that concerns it, each of
+// which replaces the one before:
+//
+//	{"type":"attach","attach":{"plan":HASH,"mode":"lockstep","n":N,"steps":S,…}}
+//	{"type":"state","state":{"view":V,"rank":R,"world":W,"cut":C,"horizon":H,…},"decided":[…]}
+//	{"type":"progress","progress":{"done":D,"used":U}}            lockstep, at most ten a second
+//	{"type":"redo","redo":{"view":V,"step":S}}                    lockstep
+//	{"type":"commit","parts":[{"epoch":E,"span":{"start":A,"stop":B},"digest":HEX}]}   async
+//	{"type":"detach"}
+//
+// What they mean is in package coord.
+//
 // Kinds of errors are the words of package nd: "corrupt", "unsupported",
 // "not-found", "shape", "io", "device", "closed", "budget", "config", "bug".
 package agentapi

@@ -14,12 +14,20 @@ const (
 	typeStats   = "stats"
 	typePlan    = "plan"
 	typeChecked = "checked"
+
+	typeAttach   = "attach"
+	typeDetach   = "detach"
+	typeProgress = "progress"
+	typeCommit   = "commit"
+	typeRedo     = "redo"
+	typeState    = "state"
 )
 
 // What a server may offer.
 const (
 	OfferStats     = "stats"
 	OfferPlanCheck = "plancheck"
+	OfferCoord     = "coord"
 )
 
 // Hello is who a client is.
@@ -74,6 +82,15 @@ type message struct {
 	ID     uint64    `json:"id,omitempty"`
 	Plan   *Plan     `json:"plan,omitempty"`
 	Error  *errorDoc `json:"error,omitempty"`
+
+	Attach   *Attach   `json:"attach,omitempty"`
+	Progress *Progress `json:"progress,omitempty"`
+	Parts    []Part    `json:"parts,omitempty"`
+	Redo     *Redo     `json:"redo,omitempty"`
+	State    *JobState `json:"state,omitempty"`
+	Decided  []Decided `json:"decided,omitempty"`
+
+	seat *Seat // whose state is to be put in when it is sent
 }
 
 // parseMessage reads one message and checks all that needs no context.
@@ -96,6 +113,8 @@ func parseMessage(text []byte) (message, error) {
 			return m, nd.Errorf(nd.ErrCorrupt, "message: a plan without one")
 		}
 		return m, m.Plan.Validate()
+	case typeAttach, typeDetach, typeProgress, typeCommit, typeRedo, typeState:
+		return m, checkCoordination(&m)
 	case typeChecked:
 	default:
 		return m, nd.Errorf(nd.ErrUnsupported, "message of type %.80q", m.Type)

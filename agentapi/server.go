@@ -25,6 +25,8 @@ type Options struct {
 	// Relay sends a document to the server of another node of the round, to = -1 to
 	// all others. nil: there is no other node. It may block for a moment.
 	Relay func(to int, kind string, doc []byte) error
+	// Coordinator takes ranks into a job whose ranks come and go; nil: it is not offered.
+	Coordinator Coordinator
 }
 
 func (o *Options) fill() {
@@ -39,7 +41,7 @@ func (o *Options) fill() {
 // Round is the round whose ranks a server serves.
 type Round struct {
 	Number int
-	World  int // ranks of the job
+	World  int // ranks of the job; 0: they come and go, and no plans are compared
 	Node   int // group rank of the server's node; 0 compares the plans
 }
 

@@ -47,6 +47,7 @@ type Job struct {
 	Steps  int64 // of an epoch, lockstep
 	Epochs int64 // of the job; 0: as many as are asked for
 	Voters int   // most agents that decide, odd
+	Expect int   // ranks that must be there before anything is delivered; 0: one
 
 	// Lease is how many steps are leased at once, lockstep.
 	Lease int64
@@ -80,6 +81,7 @@ func (j Job) Validate() error {
 	check(j.N >= 0, "N is %d, must be at least 0", j.N)
 	check(j.Epochs >= 0 && j.Epochs <= math.MaxInt32, "Epochs is %d, must be in 0 to 2^31-1", j.Epochs)
 	check(j.Voters >= 1 && j.Voters%2 == 1 && j.Voters <= maxVoters, "Voters is %d, must be odd and at most %d", j.Voters, maxVoters)
+	check(j.Expect >= 0 && j.Expect <= maxRanks, "Expect is %d, must be in 0 to %d", j.Expect, maxRanks)
 	switch j.Mode {
 	case Lockstep:
 		check(j.Steps >= 0 && j.Steps <= math.MaxInt32, "Steps is %d, must be in 0 to 2^31-1", j.Steps)

@@ -14,6 +14,7 @@ type Machine struct {
 	formed bool
 	job    Job
 	view   View
+	open   bool // all ranks that were expected have been there: work is handed out
 
 	// Progress.
 	epoch   int64
@@ -143,11 +144,20 @@ func (m *Machine) form(f *Form) []Effect {
 	for _, member := range f.Members {
 		m.sessions = append(m.sessions, session{author: member.ID})
 	}
-	if m.job.Mode == Async {
+	m.begin()
+	return []Effect{m.installed(nil, "formed")}
+}
+
+// begin hands work out once all ranks that are expected have come.
+func (m *Machine) begin() {
+	if m.open || m.view.World() < max(1, m.job.Expect) {
+		return
+	}
+	m.open = true
+	m.lease(m.step + m.job.Lease)
+	if m.job.Mode == Async && !m.Over() {
 		m.openLanes()
 	}
-	m.lease(m.step + m.job.Lease)
-	return []Effect{m.installed(nil, "formed")}
 }
 
 // check finds what makes the first view impossible.
@@ -252,7 +262,7 @@ func (m *Machine) enter(evict []ID, admit []Member, ranks []Ranks) bool {
 	next := m.view.next(evict, admit, ranks, m.job.Voters)
 	lost := m.view.loses(&next)
 	grows := next.World() != m.view.World()
-	if m.job.Mode == Lockstep && grows && !lost && !m.halted && !m.settled && m.view.World() > 0 && !m.Over() {
+	if m.job.Mode == Lockstep && m.open && grows && !lost && !m.halted && !m.settled && m.view.World() > 0 && !m.Over() {
 		return false
 	}
 	m.settled = m.settled && !lost && !grows
@@ -267,7 +277,11 @@ func (m *Machine) enter(evict []ID, admit []Member, ranks []Ranks) bool {
 	for _, member := range admit {
 		m.sessions = append(m.sessions, session{author: member.ID})
 	}
-	if m.job.Mode == Async {
+	switch {
+	case !m.open:
+		m.begin()
+		return true
+	case m.job.Mode == Async:
 		if !m.Over() {
 			m.changeLanes()
 		}
@@ -288,7 +302,7 @@ func (m *Machine) cut(lost, ranks bool) int64 {
 	switch {
 	case m.job.Mode == Async:
 		return 0
-	case lost || m.halted:
+	case lost || m.halted || !m.open:
 		return m.step
 	case !ranks:
 		return m.view.Cut // witnesses came or went: ranks do not notice
@@ -313,6 +327,9 @@ func (m *Machine) extend(e *Extend) []Effect {
 		return ignore("a lease for view %d after %d redos, in view %d after %d", e.View, e.Redos, m.view.Number, m.redos)
 	case e.Done > m.horizon:
 		return ignore("step %d is done, and the lease ends at %d", e.Done, m.horizon)
+	}
+	if !m.open {
+		return ignore("%d of %d ranks are there", m.view.World(), m.job.Expect)
 	}
 	if m.halted {
 		return ignore("a member is lost: a redo must say where to go on")
@@ -433,7 +450,7 @@ func (m *Machine) close(c *Close) []Effect {
 	m.epoch++
 	m.done, m.digest = nil, [2]uint64{}
 	m.lanes = nil
-	if m.job.Mode == Async && !m.Over() {
+	if m.job.Mode == Async && !m.Over() && m.open {
 		m.openLanes()
 	}
 	return []Effect{out}

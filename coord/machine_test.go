@@ -219,6 +219,29 @@ func TestRanks(t *testing.T) {
 	wants[*Ignored](t, l.last(ranks(0, 2, 7)))
 }
 
+// Nothing is handed out before all ranks that are expected are there; who goes before
+// that halts nobody.
+func TestExpectedRanks(t *testing.T) {
+	j := lockstep()
+	j.Expect = 4
+	a := async(100)
+	a.Expect = 4
+	for _, l := range []*log{form(t, j, member(1, 2)), form(t, a, member(1, 2))} {
+		l.apply(&Change{Admit: []Admission{admission(l.job, member(2, 1))}})
+		l.apply(&Change{View: 1, Evict: []ID{named(2)}})
+		if l.Horizon() != 0 || l.Lanes() != 0 || l.Halted() {
+			t.Errorf("%v: work before the ranks: lease to %d, %d lanes, halted %v", l.job.Mode, l.Horizon(), l.Lanes(), l.Halted())
+		}
+		v := wants[*Installed](t, l.last(&Change{View: 2, Admit: []Admission{admission(l.job, member(3, 2))}})).View
+		if l.job.Mode == Lockstep && (l.Horizon() != 8 || v.Cut != 0) || l.job.Mode == Async && l.Lanes() != 4 {
+			t.Errorf("%v: the ranks are there: lease to %d, cut %d, %d lanes", l.job.Mode, l.Horizon(), v.Cut, l.Lanes())
+		}
+		if l.job.Mode == Async {
+			checkWhole(t, &l.Machine)
+		}
+	}
+}
+
 // An epoch of a lockstep job closes when its last step is done.
 func TestCloseLockstep(t *testing.T) {
 	j := lockstep()
@@ -287,7 +310,7 @@ func TestRebalance(t *testing.T) {
 // an epoch exact (I4, I5) whatever comes.
 func checkWhole(t *testing.T, m *Machine) {
 	t.Helper()
-	if m.view.World() == 0 || m.Over() {
+	if m.view.World() == 0 || m.Over() || !m.open {
 		return
 	}
 	seen := make([]int, m.job.N)

@@ -74,9 +74,10 @@ type Brief struct {
 	Refused string
 
 	Cut           int64 // of the view
-	Redos         uint64
 	Horizon, Step int64 // lockstep
+	Open          bool  // all ranks that are expected have been there
 	Halted, Over  bool
+	Redos         uint64 // lockstep: how often there was a Redo
 	Epoch         int64
 	Committed     int64 // positions of the epoch, async
 
@@ -92,7 +93,7 @@ type Ask struct{ Entry Entry }
 // leader; the author is the agent.
 type Report struct {
 	Author ID
-	View   uint64 // the newest that they know
+	View   uint64 // the newest that they have entered
 	Redos  uint64 // lockstep: in which they are that far
 	Ranks  []int  // local ranks that are there
 	Done   int64  // lockstep: steps below it are done by all of them
@@ -217,9 +218,10 @@ func (b *Brief) write(w *writer) {
 	for _, n := range []int64{b.Cut, b.Horizon, b.Step} {
 		w.position(n)
 	}
-	w.number(b.Redos)
+	w.flag(b.Open)
 	w.flag(b.Halted)
 	w.flag(b.Over)
+	w.number(b.Redos)
 	w.position(b.Epoch)
 	w.position(b.Committed)
 	w.count(len(b.Lanes))
@@ -240,8 +242,8 @@ func (b *Brief) read(r *reader) {
 	b.Leader = r.id()
 	b.Refused = r.text(maxReason)
 	b.Cut, b.Horizon, b.Step = r.position(), r.position(), r.position()
+	b.Open, b.Halted, b.Over = r.flag(), r.flag(), r.flag()
 	b.Redos = r.number()
-	b.Halted, b.Over = r.flag(), r.flag()
 	b.Epoch, b.Committed = r.position(), r.position()
 	for range r.length(maxRanks, 1) {
 		b.Lanes = append(b.Lanes, r.spans())

@@ -30,6 +30,9 @@ func (m *Machine) Horizon() int64 {
 // Halted reports that a lockstep job waits for a Redo, since a member was lost.
 func (m *Machine) Halted() bool { return m.halted }
 
+// Open reports that all ranks that are expected have been there: work is handed out.
+func (m *Machine) Open() bool { return m.open }
+
 // Redos counts the Redos of a lockstep job.
 func (m *Machine) Redos() uint64 { return m.redos }
 
@@ -98,6 +101,7 @@ func (m *Machine) Snapshot() []byte {
 	w.view(&m.view)
 	w.progress(&Progress{m.epoch, m.step, m.done, m.digest})
 	w.position(m.horizon)
+	w.flag(m.open)
 	w.flag(m.halted)
 	w.number(m.redos)
 	w.flag(m.settled)
@@ -134,6 +138,7 @@ func (m *Machine) read(r *reader) {
 	r.progress(&p)
 	m.epoch, m.step, m.done, m.digest = p.Epoch, p.Step, p.Done, p.Digest
 	m.horizon = r.position()
+	m.open = r.flag()
 	m.halted = r.flag()
 	m.redos = r.number()
 	m.settled = r.flag()
@@ -141,7 +146,7 @@ func (m *Machine) read(r *reader) {
 		r.fail(err.Error())
 		return
 	}
-	if m.job.Mode == Async && !m.Over() {
+	if m.job.Mode == Async && !m.Over() && m.open {
 		m.lanes = m.emptyLanes()
 	}
 	for i := range m.lanes {

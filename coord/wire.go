@@ -98,7 +98,7 @@ func (w *writer) job(j *Job) {
 	w.text(j.Name)
 	w.text(j.Plan)
 	w.count(int(j.Mode))
-	for _, n := range []int64{j.N, j.Steps, j.Epochs, int64(j.Voters), j.Lease, j.Ahead, j.Reserve} {
+	for _, n := range []int64{j.N, j.Steps, j.Epochs, int64(j.Voters), int64(j.Expect), j.Lease, j.Ahead, j.Reserve} {
 		w.position(n)
 	}
 }
@@ -266,7 +266,7 @@ func (r *reader) job(j *Job) {
 	j.Plan = r.text(maxText)
 	j.Mode = Mode(r.count(math.MaxUint8))
 	j.N, j.Steps, j.Epochs = r.position(), r.position(), r.position()
-	j.Voters = r.count(math.MaxInt32)
+	j.Voters, j.Expect = r.count(math.MaxInt32), r.count(math.MaxInt32)
 	j.Lease, j.Ahead, j.Reserve = r.position(), r.position(), r.position()
 }
 

@@ -12,7 +12,7 @@ import (
 // Config is who an agent is, and how patient it is.
 type Config struct {
 	Self coord.Admission
-	Job  coord.Job
+	Job  coord.Job // for the agent that forms it
 
 	// Form is the first view, of which this agent is the first, where it is this agent that
 	// forms the job. One agent of a job does.
@@ -80,7 +80,7 @@ func (c *Config) Validate() error {
 	if len(c.Form) > 0 && c.Form[0].ID != c.Self.ID {
 		wrong = append(wrong, "Form does not begin with this agent")
 	}
-	if err := c.Job.Validate(); err != nil {
+	if err := c.Job.Validate(); len(c.Form) > 0 && err != nil {
 		wrong = append(wrong, err.Error())
 	}
 	if len(wrong) > 0 {

@@ -174,6 +174,7 @@ func (n *Node) takeBrief(from coord.ID, b *coord.Brief) {
 	}
 	if b.Refused != "" {
 		n.event(Event{Kind: Refused, ID: from, Reason: b.Refused})
+		n.known.Refused = b.Refused
 		n.end(b.Refused)
 		return
 	}
@@ -272,7 +273,7 @@ func (n *Node) report() {
 		return
 	}
 	n.reported = n.now
-	r := &coord.Report{Author: n.cfg.Self.ID, View: n.view.Number, Redos: n.redos, Ranks: n.here(), Done: n.done, Used: n.used}
+	r := &coord.Report{Author: n.cfg.Self.ID, View: n.entered, Redos: n.redos, Ranks: n.here(), Done: n.done, Used: n.used}
 	if n.voter != nil {
 		n.takeReport(r)
 		return

@@ -118,7 +118,7 @@ func (l *leader) due(n *Node, m *coord.Machine) *coord.Change {
 // postpone takes out ranks that come, where they must wait.
 func (l *leader) postpone(c *coord.Change, m *coord.Machine) {
 	v := m.View()
-	if m.Job().Mode == coord.Async || m.Settled() || m.Halted() || m.Over() || v.World() == 0 {
+	if m.Job().Mode == coord.Async || !m.Open() || m.Settled() || m.Halted() || m.Over() || v.World() == 0 {
 		return
 	}
 	loses := func(id coord.ID, left []int) bool {

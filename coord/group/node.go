@@ -35,7 +35,8 @@ type Node struct {
 
 	ranks      []int  // local ranks that are there
 	ended      []int  // those that have ended, and are in the view still
-	redos      uint64 // how many the ranks know, that are as far as that
+	entered    uint64 // view that the ranks have entered, after so many redos
+	redos      uint64
 	done, used int64
 	reported   time.Duration
 	commit     commits

@@ -68,10 +68,11 @@ func (n *Node) here() []int {
 	return slices.DeleteFunc(slices.Clone(n.ranks), func(local int) bool { return slices.Contains(n.ended, local) })
 }
 
-// Progress says how far the ranks are since the last Redo that they know, by its number: below done all, below used one.
-func (n *Node) Progress(now time.Duration, redos uint64, done, used int64) {
+// Progress says how far the ranks are: below done all, below used one. View and redos are the
+// newest that all of them have entered.
+func (n *Node) Progress(now time.Duration, view, redos uint64, done, used int64) {
 	n.now = now
-	n.redos, n.done, n.used = redos, done, used
+	n.entered, n.redos, n.done, n.used = view, redos, done, used
 }
 
 // Redo asks that all ranks go on from a step. It holds for the view and the number of Redos that

@@ -188,7 +188,7 @@ func (r *lockstepRanks) report(s *group.State) {
 		}
 	}
 	if done >= 0 {
-		r.p.node.Progress(r.p.local(), s.Redos, done, used)
+		r.p.node.Progress(r.p.local(), s.Known.View, s.Redos, done, used)
 	}
 }
 

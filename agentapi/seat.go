@@ -1,0 +1,231 @@
+package agentapi
+
+import (
+	"sync"
+
+	"github.com/headrace/headrace/nd"
+)
+
+// Coordinator takes the ranks of this node into a job whose ranks come and go. Its
+// methods are called by the goroutine that reads a rank's connection, one call at a time
+// for each seat, and must not wait.
+type Coordinator interface {
+	// Attach takes a rank. What it is told comes by the seat, until Detach.
+	Attach(s *Seat, a Attach) error
+	// Progress is how far a lockstep rank is.
+	Progress(s *Seat, p Progress)
+	// Commit is what an async rank has done. Each part is answered by Seat.Decided.
+	Commit(s *Seat, parts []Part) error
+	// Redo asks that all ranks go on from a step.
+	Redo(s *Seat, r Redo) error
+	// Detach is the end of the seat: the rank said so (left), or its connection ended.
+	Detach(s *Seat, left bool)
+}
+
+// Attach is a rank that wants to be in the job, and what it means by the job.
+type Attach struct {
+	Plan   string `json:"plan"`   // sampler.Stream.PlanHash
+	Mode   string `json:"mode"`   // lockstep or async
+	N      int64  `json:"n"`      // samples of an epoch
+	Steps  int64  `json:"steps"`  // of an epoch
+	Epochs int64  `json:"epochs"` // 0: as many as are asked for
+	Ahead  int64  `json:"ahead"`  // async: positions delivered and not committed, at most
+	Epoch  int64  `json:"epoch"`  // where the rank's state is, for a job that is formed now
+	Step   int64  `json:"step"`
+}
+
+// JobState is what a rank knows of the job: the newest replaces all before it. Steps
+// are counted through the job: step s of epoch e is e*Steps+s.
+type JobState struct {
+	View    uint64 `json:"view"`
+	Rank    int    `json:"rank"` // -1: it is not in the view, or ranks that are expected are missing
+	World   int    `json:"world"`
+	Cut     int64  `json:"cut"`     // lockstep: the view holds from here on
+	Horizon int64  `json:"horizon"` // lockstep: steps below it may be delivered
+	Done    int64  `json:"done"`    // lockstep: steps below it are done by all
+	Halted  bool   `json:"halted"`  // lockstep: a rank is lost, and no redo has said where to go on
+	Redo    uint64 `json:"redo"`    // lockstep: how often the job was set to a step
+	Epoch   int64  `json:"epoch"`
+	Over    bool   `json:"over"`             // all epochs are closed
+	Lane    []Span `json:"lane"`             // async: what the rank has to deliver, in this order
+	Ending  string `json:"ending,omitempty"` // why the rank has no part any more
+}
+
+// Span is positions from Start up to and without Stop.
+type Span struct {
+	Start int64 `json:"start"`
+	Stop  int64 `json:"stop"`
+}
+
+// Progress is how far a lockstep rank is in the view that it has entered, after so many
+// redos: steps below Done are done, below Used delivered.
+type Progress struct {
+	View uint64 `json:"view"`
+	Redo uint64 `json:"redo"`
+	Done int64  `json:"done"`
+	Used int64  `json:"used"`
+}
+
+// Part is positions that an async rank has done, and their digest.
+type Part struct {
+	Epoch  int64  `json:"epoch"`
+	Span   Span   `json:"span"`
+	Digest string `json:"digest"` // sampler.Digest
+}
+
+// Decided is what became of a part.
+type Decided struct {
+	Epoch     int64  `json:"epoch"`
+	Span      Span   `json:"span"`
+	Effective bool   `json:"effective"`
+	Reason    string `json:"reason,omitempty"`
+}
+
+// Redo names the step from which all ranks of a view go on. Redo is how often the job was
+// set to a step before.
+type Redo struct {
+	View uint64 `json:"view"`
+	Redo uint64 `json:"redo"`
+	Step int64  `json:"step"`
+}
+
+// MaxParts bounds the parts of a commit.
+const MaxParts = 1024
+
+// Seat is an attached rank, as a Coordinator sees it.
+type Seat struct {
+	Hello Hello
+
+	client *client
+	mu     struct {
+		sync.Mutex
+		state   *JobState // not yet sent
+		decided []Decided
+		queued  bool
+	}
+}
+
+// State tells the rank the newest state. A rank that reads slowly gets the newest one
+// alone.
+func (s *Seat) State(state JobState) {
+	s.mu.Lock()
+	s.mu.state = &state
+	s.mu.Unlock()
+	s.wake()
+}
+
+// Decided tells the rank what became of parts.
+func (s *Seat) Decided(list []Decided) {
+	s.mu.Lock()
+	s.mu.decided = append(s.mu.decided, list...)
+	s.mu.Unlock()
+	s.wake()
+}
+
+// Fail ends the connection, with the reason.
+func (s *Seat) Fail(err error) {
+	s.client.reply(&message{Type: typeError, Error: describe(err)})
+}
+
+// wake queues one message, which takes with it what there is when it is written.
+func (s *Seat) wake() {
+	s.mu.Lock()
+	queued := s.mu.queued
+	s.mu.queued = true
+	s.mu.Unlock()
+	if !queued {
+		s.client.reply(&message{Type: typeState, seat: s})
+	}
+}
+
+// take is what is to be sent.
+func (s *Seat) take(m *message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m.State, m.Decided = s.mu.state, s.mu.decided
+	s.mu.state, s.mu.decided, s.mu.queued = nil, nil, false
+}
+
+// coordinate acts on a message for the coordinator.
+func (s *Server) coordinate(c *client, m *message) error {
+	d := s.options.Coordinator
+	if d == nil {
+		return nd.Errorf(nd.ErrUnsupported, "an unexpected %s: nobody coordinates here", m.Type)
+	}
+	if m.Type == typeAttach {
+		if c.seat != nil {
+			return nd.Errorf(nd.ErrConfig, "rank %d attaches twice", c.hello.Rank)
+		}
+		c.seat = &Seat{Hello: c.hello, client: c}
+		if err := d.Attach(c.seat, *m.Attach); err != nil {
+			c.seat = nil
+			return err
+		}
+		return nil
+	}
+	if c.seat == nil {
+		return nd.Errorf(nd.ErrConfig, "a %s of rank %d, which is not attached", m.Type, c.hello.Rank)
+	}
+	switch m.Type {
+	case typeProgress:
+		d.Progress(c.seat, *m.Progress)
+	case typeCommit:
+		return d.Commit(c.seat, m.Parts)
+	case typeRedo:
+		return d.Redo(c.seat, *m.Redo)
+	case typeDetach:
+		d.Detach(c.seat, true)
+		c.seat = nil
+	}
+	return nil
+}
+
+// checkCoordination checks all that needs no context.
+func checkCoordination(m *message) error {
+	missing := func(what string) error { return nd.Errorf(nd.ErrCorrupt, "message: %s without %s", m.Type, what) }
+	switch m.Type {
+	case typeAttach:
+		if m.Attach == nil {
+			return missing("its fields")
+		}
+		return m.Attach.Validate()
+	case typeProgress:
+		if m.Progress == nil || m.Progress.Done < 0 || m.Progress.Used < 0 {
+			return missing("steps")
+		}
+	case typeCommit:
+		if len(m.Parts) == 0 || len(m.Parts) > MaxParts {
+			return missing("one part, or with too many")
+		}
+		for _, p := range m.Parts {
+			if p.Epoch < 0 || p.Span.Start < 0 || p.Span.Stop <= p.Span.Start {
+				return nd.Errorf(nd.ErrCorrupt, "message: positions %d to %d of epoch %d", p.Span.Start, p.Span.Stop, p.Epoch)
+			}
+		}
+	case typeRedo:
+		if m.Redo == nil || m.Redo.Step < 0 {
+			return missing("a step")
+		}
+	case typeState:
+		if m.State == nil && m.Decided == nil {
+			return missing("one")
+		}
+	}
+	return nil
+}
+
+// Validate checks what needs no context.
+func (a *Attach) Validate() error {
+	if a.Mode != "lockstep" && a.Mode != "async" {
+		return nd.Errorf(nd.ErrConfig, "attach: mode %.80q: lockstep or async", a.Mode)
+	}
+	for _, n := range []struct {
+		name  string
+		value int64
+	}{{"n", a.N}, {"steps", a.Steps}, {"epochs", a.Epochs}, {"ahead", a.Ahead}, {"epoch", a.Epoch}, {"step", a.Step}} {
+		if n.value < 0 {
+			return nd.Errorf(nd.ErrConfig, "attach: %s is %d, must be at least 0", n.name, n.value)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package agentapi
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headrace/headrace/nd"
+)
+
+// office is a Coordinator that notes what it is told.
+type office struct {
+	mu    sync.Mutex
+	seats []*Seat
+	said  chan string
+}
+
+func (o *office) Attach(s *Seat, a Attach) error {
+	if a.Plan != "p" {
+		return nd.Errorf(nd.ErrConfig, "its plan is %q", a.Plan)
+	}
+	o.mu.Lock()
+	o.seats = append(o.seats, s)
+	o.mu.Unlock()
+	o.said <- "attach " + a.Mode
+	return nil
+}
+func (o *office) Progress(*Seat, Progress)       { o.said <- "progress" }
+func (o *office) Commit(_ *Seat, p []Part) error { o.said <- "commit " + p[0].Digest; return nil }
+func (o *office) Redo(*Seat, Redo) error         { o.said <- "redo"; return nil }
+func (o *office) Detach(_ *Seat, left bool) {
+	if left {
+		o.said <- "left"
+	} else {
+		o.said <- "lost"
+	}
+}
+
+func (o *office) expect(t *testing.T, want string) {
+	t.Helper()
+	select {
+	case got := <-o.said:
+		if got != want {
+			t.Fatalf("%s, expected %s", got, want)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatalf("nothing, expected %s", want)
+	}
+}
+
+func attached(t *testing.T, o *office) (*Client, chan JobState, chan []Decided) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Serve(l, Options{Coordinator: o})
+	s.Begin(Round{World: 1})
+	t.Cleanup(func() { _ = s.Close() })
+	c, err := Dial(context.Background(), path, Hello{World: 1, Round: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if !c.Offers(OfferCoord) {
+		t.Fatal("coord is not offered")
+	}
+	states, decided := make(chan JobState, 100), make(chan []Decided, 100)
+	err = c.Attach(Attach{Plan: "p", Mode: "async"}, func(s *JobState, d []Decided) {
+		if s != nil {
+			states <- *s
+		}
+		if d != nil {
+			decided <- d
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.expect(t, "attach async")
+	return c, states, decided
+}
+
+// A rank gets the newest state, and the outcome of every part; what it says arrives; its end
+// is told apart from its leaving.
+func TestSeat(t *testing.T) {
+	o := &office{said: make(chan string, 100)}
+	c, states, decided := attached(t, o)
+	for i := range uint64(1000) {
+		o.seats[0].State(JobState{View: i})
+		o.seats[0].Decided([]Decided{{Epoch: int64(i)}})
+	}
+	for last := (JobState{}); last.View != 999; last = <-states {
+	}
+	for n := 0; n < 1000; {
+		n += len(<-decided)
+	}
+	for what, send := range map[string]error{
+		"progress": c.Progress(Progress{3, 4, 1, 2}),
+	} {
+		if send != nil {
+			t.Fatal(send)
+		}
+		o.expect(t, what)
+	}
+	_ = c.Commit([]Part{{Span: Span{0, 4}, Digest: "d"}})
+	o.expect(t, "commit d")
+	_ = c.Redo(Redo{1, 3, 2})
+	o.expect(t, "redo")
+	_ = c.Detach()
+	o.expect(t, "left")
+}
+
+// A rank hears that its agent is gone, by a state; the agent that the rank is.
+func TestSeatsEnd(t *testing.T) {
+	o := &office{said: make(chan string, 100)}
+	c, states, _ := attached(t, o)
+	o.seats[0].Fail(nd.Errorf(nd.ErrConfig, "evicted"))
+	if s := <-states; s.Ending == "" || s.Rank != -1 {
+		t.Errorf("%+v", s)
+	}
+	if err := c.Progress(Progress{}); !errors.Is(err, nd.ErrConfig) {
+		t.Errorf("afterwards: %v", err)
+	}
+	_ = c.Close()
+	o.expect(t, "lost")
+}
+
+// What breaks the protocol ends the connection, with the reason.
+func TestSeatRefuses(t *testing.T) {
+	o := &office{said: make(chan string, 100)}
+	for name, send := range map[string]func(*Client) error{
+		"two attaches":    func(c *Client) error { return c.Attach(Attach{Plan: "p", Mode: "async"}, nil) },
+		"no parts":        func(c *Client) error { return c.Commit(nil) },
+		"too many parts":  func(c *Client) error { return c.Commit(make([]Part, MaxParts+1)) },
+		"empty positions": func(c *Client) error { return c.Commit([]Part{{}}) },
+		"a step below 0":  func(c *Client) error { return c.Redo(Redo{Step: -1}) },
+	} {
+		c, _, _ := attached(t, o)
+		if err := send(c); err != nil {
+			t.Fatal(err)
+		}
+		<-c.done
+		if err := c.failed(); !errors.Is(err, nd.ErrConfig) && !errors.Is(err, nd.ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+		o.expect(t, "lost")
+	}
+}

@@ -1,0 +1,315 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/headrace/headrace/agentapi"
+	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/coord/group"
+	"github.com/headrace/headrace/nd"
+)
+
+// Agent is a node's agent. It starts its goroutines when it is opened; Close ends them.
+type Agent struct {
+	config  Config
+	address string // by which others reach it
+	port    *port
+	links   *links
+	began   time.Time
+
+	inbox *queue
+	stop  chan struct{}
+	done  sync.WaitGroup
+
+	// These belong to the one goroutine of run.
+	self    incarnation
+	seats   map[int]*seat // by local rank
+	told    map[int]agentapi.JobState
+	former  *agentapi.Attach // what the ranks mean by the job, from the first of them
+	order   []int
+	refused string // why the job does not take this node
+
+	mu struct {
+		sync.Mutex
+		state  group.State
+		closed bool
+	}
+}
+
+// incarnation is the agent as a member: another one each time it begins again.
+type incarnation struct {
+	id     coord.ID
+	node   *group.Node // nil before there is a rank that says what the job is
+	gossip *gossip
+}
+
+// seat is an attached rank.
+type seat struct {
+	*agentapi.Seat
+	local int
+	view  uint64 // that it has entered, after so many redos
+	redo  uint64
+	done  int64
+	used  int64
+}
+
+// Open starts an agent.
+func Open(cfg Config) (*Agent, error) {
+	cfg.fill()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	listener, err := openPort(cfg.Listen)
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{config: cfg, port: listener, address: cfg.Advertise, began: time.Now(), inbox: newQueue(), stop: make(chan struct{}), seats: map[int]*seat{}, told: map[int]agentapi.JobState{}}
+	if a.address == "" {
+		a.address = listener.Addr().String()
+	}
+	a.links = openLinks(listener, cfg.Key, func(m []byte) { a.inbox.put(received(m)) })
+	if cfg.Witness {
+		if err := a.begin(); err != nil {
+			a.links.close()
+			return nil, err
+		}
+	}
+	a.done.Go(a.run)
+	return a, nil
+}
+
+// Address is where others reach the agent.
+func (a *Agent) Address() string { return a.address }
+
+// State is what the agent knows of the job.
+func (a *Agent) State() group.State {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.mu.state
+}
+
+// Close leaves the job and ends all that the agent has started.
+func (a *Agent) Close() error {
+	a.mu.Lock()
+	first := !a.mu.closed
+	a.mu.closed = true
+	a.mu.Unlock()
+	if first {
+		close(a.stop)
+	}
+	a.done.Wait()
+	return nil
+}
+
+// received, seen, coord.Stamp, and calls are what is queued.
+type (
+	received []byte
+	call     func()
+)
+
+// do has a function run by the agent's goroutine, and waits for it.
+func (a *Agent) do(ctx context.Context, f func() error) error {
+	answer := make(chan error, 1)
+	a.inbox.put(call(func() { answer <- f() }))
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-a.stop:
+		return nd.Errorf(nd.ErrClosed, "agent: %w", errEnded)
+	}
+}
+
+// run is the agent's one goroutine.
+func (a *Agent) run() {
+	beat := time.NewTicker(a.config.profile().Beat)
+	defer beat.Stop()
+	for {
+		select {
+		case <-a.stop:
+			a.end()
+			return
+		case <-beat.C:
+			if a.self.node != nil {
+				a.self.node.Tick(a.now())
+			}
+		case <-a.inbox.wake:
+			for _, x := range a.inbox.take() {
+				a.take(x)
+			}
+		}
+		a.act()
+	}
+}
+
+func (a *Agent) now() time.Duration { return time.Since(a.began) }
+
+func (a *Agent) take(x any) {
+	if f, ok := x.(call); ok {
+		f()
+		return
+	}
+	n := a.self.node
+	if n == nil {
+		return
+	}
+	switch x := x.(type) {
+	case received:
+		n.Receive(a.now(), x)
+	case seen:
+		n.Observe(a.now(), x.id, x.state)
+		if x.gone {
+			n.Gone(a.now(), x.id, "it left")
+		}
+	case coord.Stamp:
+		n.Hear(a.now(), x)
+	}
+}
+
+// act does what the node wants done, and tells the ranks what is new.
+func (a *Agent) act() {
+	n := a.self.node
+	if n == nil {
+		return
+	}
+	for _, s := range n.Outbox() {
+		a.links.send(s.To.Address, s.Message)
+	}
+	for _, e := range n.Events() {
+		a.note(e)
+	}
+	state := n.State()
+	if a.self.gossip != nil {
+		a.self.gossip.spread(n.Stamp())
+	}
+	a.mu.Lock()
+	a.mu.state = state
+	a.mu.Unlock()
+	switch {
+	case state.Ending == "":
+		a.tell(state)
+	case state.Refused != "":
+		a.fail(state.Ending)
+	default:
+		a.again(state.Ending)
+	}
+}
+
+// fail tells the ranks that there is no part for them.
+func (a *Agent) fail(why string) {
+	a.refused = why
+	for _, local := range a.order {
+		a.seats[local].Fail(nd.Errorf(nd.ErrConfig, "the job does not take this node: %s", why))
+	}
+	a.quit()
+}
+
+// quit ends this agent's part as a member.
+func (a *Agent) quit() {
+	if a.self.gossip != nil {
+		a.self.gossip.crash()
+	}
+	a.self = incarnation{}
+}
+
+// again begins as another member, after an eviction.
+func (a *Agent) again(why string) {
+	a.event("again", why)
+	contacts := a.config.Contacts
+	if v := a.self.node.State().View; v != nil {
+		for i := range v.Members {
+			if m := &v.Members[i]; m.ID != a.self.id {
+				contacts = append(slices.Clone(contacts), m.Address)
+			}
+		}
+	}
+	a.quit()
+	a.config.Contacts, a.config.Form = contacts, false
+	if err := a.begin(); err != nil {
+		a.event("error", err.Error())
+	}
+}
+
+// begin makes this agent a member: it forms the job, or asks to be admitted.
+func (a *Agent) begin() error {
+	var id coord.ID
+	for id.Raft() == 0 {
+		_, _ = rand.Read(id[:]) // it never fails
+	}
+	cfg := a.config.profile()
+	cfg.Contacts = a.config.Contacts
+	cfg.Self = coord.Admission{
+		Member:  coord.Member{ID: id, Name: a.config.Name, Rack: a.config.Rack, Address: a.address, Ranks: slices.Clone(a.order)},
+		Version: coord.Version, Job: a.config.Job,
+	}
+	if f := a.former; f != nil {
+		mode, err := coord.ParseMode(f.Mode)
+		if err != nil {
+			return err
+		}
+		cfg.Self.Plan = f.Plan
+		cfg.Job = coord.Job{
+			Name: a.config.Job, Plan: f.Plan, Mode: mode, N: f.N, Steps: f.Steps, Epochs: f.Epochs, Expect: a.config.Expect,
+			Voters: coord.DefaultVoters, Lease: coord.DefaultLease, Ahead: max(1, f.Ahead), Reserve: max(1, f.Ahead),
+		}
+		if a.config.Form {
+			cfg.Form = []coord.Member{cfg.Self.Member}
+			cfg.Start = coord.Progress{Epoch: f.Epoch, Step: f.Epoch*f.Steps + f.Step}
+		}
+	}
+	node, err := group.New(cfg, a.now())
+	if err != nil {
+		return err
+	}
+	g, err := startGossip(&a.config, id, a.address, transport{a.port, a.address}, a.config.Contacts, func(s seen) { a.inbox.put(s) }, func(s coord.Stamp) { a.inbox.put(s) })
+	if err != nil {
+		return err
+	}
+	a.self = incarnation{id: id, node: node, gossip: g}
+	return nil
+}
+
+// end leaves.
+func (a *Agent) end() {
+	if n := a.self.node; n != nil {
+		n.Leave(a.now())
+		for _, s := range n.Outbox() {
+			a.links.send(s.To.Address, s.Message)
+		}
+	}
+	if a.self.gossip != nil {
+		a.self.gossip.close(time.Second)
+	}
+	a.links.close()
+}
+
+func (a *Agent) event(kind, text string) {
+	if f := a.config.Listener.Event; f != nil {
+		f(Event{time.Now(), kind, text})
+	}
+}
+
+// note turns what the node says into a line.
+func (a *Agent) note(e group.Event) {
+	switch e.Kind {
+	case group.Viewed:
+		a.event("view", fmt.Sprintf("view %d: %d nodes, %d ranks", e.View.Number, len(e.View.Members), e.View.World()))
+	case group.Decided:
+		a.decided(e)
+	case group.Applied:
+		if i, ok := e.Effect.(*coord.Installed); ok && i.Reason != "" {
+			a.event("change", fmt.Sprintf("view %d: %s", i.View.Number, i.Reason))
+		}
+	default:
+		a.event(e.Kind.String(), e.Reason)
+	}
+}
+
+var errNoJob = errors.New("the agent has no part in a job")

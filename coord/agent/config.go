@@ -1,0 +1,98 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/headrace/headrace/coord/group"
+	"github.com/headrace/headrace/internal/sealed"
+	"github.com/headrace/headrace/nd"
+)
+
+// Config is a node's agent. Fields at their zero value take the default named beside
+// them.
+type Config struct {
+	Job    string // name of the run: agents of another one are not heard
+	Name   string // of this host, for people
+	Rack   string // what fails together with this host; may be empty
+	Listen string // host:port of the agent, TCP and UDP; port 0 picks one. Default 127.0.0.1:0
+	// Advertise is the host:port by which others reach it. Default: what it listens on.
+	Advertise string
+	Contacts  []string // host:port of other agents
+	// Form has this agent form the job. One agent of a job does: the launcher's first
+	// node, or the one that says so.
+	Form bool
+	// Expect is how many ranks must be there before anything is delivered. Default 1.
+	Expect int
+	// Witness is an agent without ranks: it only decides.
+	Witness bool
+	// Key is what all agents of the job know. Without one it listens on loopback alone.
+	Key []byte
+	// Profile is default or fast. Default "default".
+	Profile string
+
+	Listener Listener
+}
+
+// Listener is told what happens. Its functions must not wait, and may be nil.
+type Listener struct {
+	Event func(Event)
+}
+
+// Event is something that happened, as a line for a log.
+type Event struct {
+	Time time.Time
+	Kind string
+	Text string
+}
+
+func (c *Config) fill() {
+	if c.Listen == "" {
+		c.Listen = "127.0.0.1:0"
+	}
+	if c.Profile == "" {
+		c.Profile = "default"
+	}
+	c.Expect = max(1, c.Expect)
+}
+
+// Validate reports everything that is wrong with the config.
+func (c Config) Validate() error {
+	c.fill()
+	var wrong []string
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			wrong = append(wrong, fmt.Sprintf(format, args...))
+		}
+	}
+	check(c.Job != "", "Job is empty: agents of one job have one name")
+	check(len(c.Job) <= 255, "Job has %d bytes, at most 255 are taken", len(c.Job))
+	check(c.Profile == "default" || c.Profile == "fast", "Profile is %q: default or fast", c.Profile)
+	check(len(c.Key) == 0 || len(c.Key) >= sealed.MinKey, "Key has %d bytes, at least %d are wanted", len(c.Key), sealed.MinKey)
+	check(c.Form || len(c.Contacts) > 0, "neither Form nor Contacts: there is no way into a job")
+	check(!c.Form || !c.Witness, "a witness cannot form the job: it does not know what the ranks mean by it")
+	host, _, err := net.SplitHostPort(c.Listen)
+	check(err == nil, "Listen is %q: host:port is wanted", c.Listen)
+	if err == nil && len(c.Key) == 0 {
+		ip := net.ParseIP(host)
+		check(host == "localhost" || ip != nil && ip.IsLoopback(), "Listen is %q, off loopback, without a Key: give one (HEADRACE_KEY_FILE)", c.Listen)
+	}
+	if len(wrong) > 0 {
+		return nd.Errorf(nd.ErrConfig, "agent: %s", strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+// profile is how patient the group is.
+func (c *Config) profile() group.Config {
+	if c.Profile == "fast" {
+		return group.Fast()
+	}
+	return group.Default()
+}
+
+// ErrEnded is that of an agent that was closed.
+var errEnded = errors.New("the agent has ended")

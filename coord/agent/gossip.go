@@ -1,0 +1,253 @@
+package agent
+
+import (
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/binary"
+	"io"
+	"log"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/coord/group"
+	"github.com/headrace/headrace/nd"
+)
+
+const (
+	// joinAgain is how soon a second join follows the first: it halves the time until
+	// hundreds of nodes know each other.
+	joinAgain = 1500 * time.Millisecond
+	// rejoinEvery heals partitions, which gossip by itself never does.
+	rejoinEvery = 7 * time.Second
+	// rejoinSome is how many of those that were there are tried.
+	rejoinSome = 3
+	// rememberLost bounds who is tried again.
+	rememberLost = 1024
+)
+
+// seen is what gossip says of an agent.
+type seen struct {
+	id    coord.ID
+	state group.Liveness
+	gone  bool // it left by itself
+}
+
+// gossip is one member of memberlist. Its callbacks only put into the queue. It has one
+// goroutine, which close ends.
+type gossip struct {
+	list     *memberlist.Memberlist
+	contacts []string
+	stop     chan struct{}
+	done     sync.WaitGroup
+
+	mu struct {
+		sync.Mutex
+		lost  map[string]string // name to address, of those that were there and are not
+		stamp coord.Stamp
+		queue *memberlist.TransmitLimitedQueue
+	}
+}
+
+// gossipConfig is memberlist's, with the settings of facts that were measured.
+func gossipConfig(c *Config, id coord.ID, transport memberlist.Transport) (*memberlist.Config, error) {
+	m := memberlist.DefaultLANConfig()
+	m.Name = id.String()
+	m.Label = label(c.Job)
+	m.Transport = transport
+	m.LogOutput, m.Logger = nil, log.New(io.Discard, "", 0)
+	m.EnableCompression = false
+	m.GossipInterval, m.GossipNodes = 100*time.Millisecond, 4
+	m.ProbeInterval, m.ProbeTimeout, m.SuspicionMult = 500*time.Millisecond, 250*time.Millisecond, 4
+	m.PushPullInterval, m.GossipToTheDeadTime = 15*time.Second, time.Minute
+	if c.Profile == "fast" {
+		m.GossipInterval, m.GossipNodes = 50*time.Millisecond, 5
+		m.ProbeInterval, m.ProbeTimeout, m.SuspicionMult = 200*time.Millisecond, 100*time.Millisecond, 3
+	}
+	if len(c.Key) > 0 {
+		key, err := hkdf.Key(sha256.New, c.Key, nil, "headrace/gossip/1", 32)
+		if err != nil {
+			return nil, nd.Errorf(nd.ErrBug, "key of gossip: %w", err)
+		}
+		m.SecretKey = key
+	}
+	return m, nil
+}
+
+// label separates jobs whose packets meet. It is a hash, for it is limited and in the clear.
+func label(job string) string {
+	h := sha256.Sum256([]byte("headrace/label/1 " + job))
+	return string(h[:16])
+}
+
+// startGossip begins to gossip, and to join the contacts.
+func startGossip(c *Config, id coord.ID, address string, transport memberlist.Transport, contacts []string, tell func(seen), hear func(coord.Stamp)) (*gossip, error) {
+	m, err := gossipConfig(c, id, transport)
+	if err != nil {
+		return nil, err
+	}
+	host, port, err := splitAddress(address)
+	if err != nil {
+		return nil, err
+	}
+	m.BindAddr, m.BindPort = host, port
+	m.AdvertiseAddr, m.AdvertisePort = host, port
+	g := &gossip{contacts: contacts, stop: make(chan struct{})}
+	g.mu.lost = map[string]string{}
+	m.Events = events{g, m.Name, tell}
+	m.Delegate = stamps{g, hear}
+	list, err := memberlist.Create(m)
+	if err != nil {
+		return nil, nd.Errorf(nd.ErrIO, "gossip at %s: %w", address, err)
+	}
+	g.list = list
+	g.mu.Lock()
+	g.mu.queue = &memberlist.TransmitLimitedQueue{NumNodes: list.NumMembers, RetransmitMult: 4}
+	g.mu.Unlock()
+	g.done.Go(g.join)
+	return g, nil
+}
+
+func splitAddress(address string) (string, int, error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, nd.Errorf(nd.ErrConfig, "address %q: host:port is wanted", address)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil || port < 0 || port > 65535 {
+		return "", 0, nd.Errorf(nd.ErrConfig, "address %q: its port is no number", address)
+	}
+	return host, port, nil
+}
+
+// join joins the contacts, soon once more, and then again and again, with some of those
+// that were lost.
+func (g *gossip) join() {
+	wait := joinAgain
+	for {
+		if list := g.targets(); len(list) > 0 {
+			_, _ = g.list.Join(list) // who is not there now is tried again
+		}
+		select {
+		case <-time.After(wait):
+			wait = rejoinEvery
+		case <-g.stop:
+			return
+		}
+	}
+}
+
+// targets are the contacts, and some of the lost.
+func (g *gossip) targets() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	list := slices.Clone(g.contacts)
+	var lost []string
+	for _, address := range g.mu.lost {
+		lost = append(lost, address)
+	}
+	rand.Shuffle(len(lost), func(i, j int) { lost[i], lost[j] = lost[j], lost[i] })
+	return append(list, lost[:min(rejoinSome, len(lost))]...)
+}
+
+// spread has a stamp told to all, if it is the newest.
+func (g *gossip) spread(s coord.Stamp) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if s.Newer(g.mu.stamp) && g.mu.queue != nil {
+		g.mu.stamp = s
+		g.mu.queue.QueueBroadcast(stampOnWire(stampBytes(s)))
+	}
+}
+
+// close leaves, and returns when nothing runs any more.
+func (g *gossip) close(within time.Duration) {
+	close(g.stop)
+	_ = g.list.Leave(within) // those who do not hear of it find out
+	_ = g.list.Shutdown()
+	g.done.Wait()
+}
+
+// crash ends without a word, for tests and for an agent that is another member now.
+func (g *gossip) crash() {
+	close(g.stop)
+	_ = g.list.Shutdown()
+	g.done.Wait()
+}
+
+// events are memberlist's callbacks. They run under its lock: no call back into it.
+type events struct {
+	g    *gossip
+	self string
+	tell func(seen)
+}
+
+func (e events) NotifyJoin(n *memberlist.Node) { e.note(n, group.Alive, false) }
+
+func (e events) NotifyLeave(n *memberlist.Node) {
+	e.note(n, group.Dead, n.State == memberlist.StateLeft)
+}
+
+func (e events) NotifyUpdate(*memberlist.Node) {}
+
+func (e events) note(n *memberlist.Node, state group.Liveness, left bool) {
+	id, err := coord.ParseID(n.Name)
+	if err != nil || n.Name == e.self {
+		return
+	}
+	e.g.mu.Lock()
+	if state == group.Alive || left {
+		delete(e.g.mu.lost, n.Name)
+	} else if len(e.g.mu.lost) < rememberLost {
+		e.g.mu.lost[n.Name] = n.Address()
+	}
+	e.g.mu.Unlock()
+	e.tell(seen{id, state, left})
+}
+
+// stamps spread the newest place in the log: memberlist does not pass broadcasts on, so
+// who hears a newer one tells it again.
+type stamps struct {
+	g    *gossip
+	hear func(coord.Stamp)
+}
+
+// stampOnWire is a stamp under way; a newer one replaces it.
+type stampOnWire []byte
+
+func (stampOnWire) Invalidates(memberlist.Broadcast) bool { return true }
+func (s stampOnWire) Message() []byte                     { return s }
+func (stampOnWire) Finished()                             {}
+
+func stampBytes(s coord.Stamp) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, s.View), s.Index)
+}
+
+func (s stamps) NotifyMsg(b []byte) {
+	if len(b) != 16 {
+		return
+	}
+	stamp := coord.Stamp{View: binary.BigEndian.Uint64(b), Index: binary.BigEndian.Uint64(b[8:])}
+	s.g.spread(stamp)
+	s.hear(stamp)
+}
+
+func (s stamps) GetBroadcasts(overhead, limit int) [][]byte {
+	s.g.mu.Lock()
+	q := s.g.mu.queue
+	s.g.mu.Unlock()
+	if q == nil {
+		return nil
+	}
+	return q.GetBroadcasts(overhead, limit)
+}
+
+func (stamps) NodeMeta(int) []byte           { return nil }
+func (stamps) LocalState(bool) []byte        { return nil }
+func (stamps) MergeRemoteState([]byte, bool) {}

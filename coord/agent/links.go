@@ -1,0 +1,239 @@
+package agent
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/internal/sealed"
+)
+
+const (
+	// queuedMessages waits for one peer; beyond it the oldest is dropped, as a network
+	// would: all that the group says is said again.
+	queuedMessages = 256
+	// queuedBytes is the same in bytes.
+	queuedBytes = 64 << 20
+	// sendTimeout is how long a peer may take to read one message.
+	sendTimeout = 5 * time.Second
+	dialTimeout = 2 * time.Second
+	// idleLink is how long a stream without messages stays.
+	idleLink = time.Minute
+	// maxLinks bounds the streams that others open.
+	maxLinks = 4096
+)
+
+// links are the streams to other agents. Each peer that is talked to has a goroutine,
+// and each stream from one; close ends them all.
+type links struct {
+	key      []byte
+	listener net.Listener
+	receive  func(message []byte) // must not wait for long
+	ctx      context.Context
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+
+	mu struct {
+		sync.Mutex
+		closed bool
+		out    map[string]*link
+		in     map[net.Conn]bool
+	}
+}
+
+// link is what is to be sent to one address.
+type link struct {
+	mu    sync.Mutex
+	queue [][]byte
+	bytes int
+	wake  chan struct{} // holds one
+}
+
+func openLinks(listener net.Listener, key []byte, receive func([]byte)) *links {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &links{key: key, listener: listener, receive: receive, ctx: ctx, cancel: cancel}
+	l.mu.out, l.mu.in = map[string]*link{}, map[net.Conn]bool{}
+	l.running.Go(l.accept)
+	return l
+}
+
+// send queues a message for an address. It never waits.
+func (l *links) send(address string, message []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.closed {
+		return
+	}
+	k := l.mu.out[address]
+	if k == nil {
+		k = &link{wake: make(chan struct{}, 1)}
+		l.mu.out[address] = k
+		l.running.Go(func() { l.write(address, k) })
+	}
+	k.put(message)
+}
+
+func (k *link) put(message []byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.queue = append(k.queue, message)
+	k.bytes += len(message)
+	for len(k.queue) > queuedMessages || k.bytes > queuedBytes && len(k.queue) > 1 {
+		k.bytes -= len(k.queue[0])
+		k.queue = k.queue[1:]
+	}
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (k *link) take() []byte {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.queue) == 0 {
+		return nil
+	}
+	m := k.queue[0]
+	k.queue = k.queue[1:]
+	k.bytes -= len(m)
+	return m
+}
+
+// write sends what is queued, over a stream that it opens when there is something. A
+// peer that cannot be reached loses what waits for it.
+func (l *links) write(address string, k *link) {
+	var conn *sealed.Conn
+	hangUp := func() {
+		if conn != nil {
+			_ = conn.Close()
+			conn = nil
+		}
+	}
+	defer hangUp()
+	for {
+		m := k.take()
+		if m == nil {
+			idle := time.NewTimer(idleLink)
+			select {
+			case <-k.wake:
+				idle.Stop()
+				continue
+			case <-l.ctx.Done():
+				idle.Stop()
+				return
+			case <-idle.C:
+			}
+			if l.retire(address, k) {
+				return
+			}
+			continue
+		}
+		if conn == nil {
+			conn = l.open(address)
+		}
+		if conn == nil || conn.Send(m, sendTimeout) != nil {
+			hangUp()
+			if l.ctx.Err() != nil {
+				return
+			}
+		}
+	}
+}
+
+// retire forgets a link that nothing waits for.
+func (l *links) retire(address string, k *link) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.queue) > 0 {
+		return false
+	}
+	delete(l.mu.out, address)
+	return true
+}
+
+func (l *links) open(address string) *sealed.Conn {
+	raw, err := dialStream(address, messageStream, dialTimeout)
+	if err != nil {
+		return nil
+	}
+	stop := context.AfterFunc(l.ctx, func() { _ = raw.Close() })
+	conn, err := sealed.Client(raw, l.key)
+	if err != nil {
+		stop()
+		_ = raw.Close()
+		return nil
+	}
+	return conn
+}
+
+// accept takes streams of other agents.
+func (l *links) accept() {
+	for {
+		raw, err := l.listener.Accept()
+		if err != nil {
+			select {
+			case <-l.ctx.Done():
+				return
+			case <-time.After(100 * time.Millisecond): // too many open files, say
+				continue
+			}
+		}
+		if !l.admit(raw) {
+			_ = raw.Close()
+			continue
+		}
+		l.running.Go(func() { l.read(raw) })
+	}
+}
+
+func (l *links) admit(raw net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.closed || len(l.mu.in) >= maxLinks {
+		return false
+	}
+	l.mu.in[raw] = true
+	return true
+}
+
+// read hands on what comes, until the stream ends or does not open.
+func (l *links) read(raw net.Conn) {
+	defer func() {
+		_ = raw.Close()
+		l.mu.Lock()
+		delete(l.mu.in, raw)
+		l.mu.Unlock()
+	}()
+	conn, err := sealed.Server(raw, l.key)
+	if err != nil {
+		return
+	}
+	for {
+		if err := raw.SetReadDeadline(time.Now().Add(2 * idleLink)); err != nil {
+			return
+		}
+		m, err := conn.Receive(coord.MaxMessage)
+		if err != nil {
+			return
+		}
+		l.receive(m)
+	}
+}
+
+// close ends all streams, and returns when no goroutine is left.
+func (l *links) close() {
+	l.mu.Lock()
+	l.mu.closed = true
+	for raw := range l.mu.in {
+		_ = raw.Close()
+	}
+	l.mu.Unlock()
+	l.cancel()
+	_ = l.listener.Close()
+	l.running.Wait()
+}

@@ -1,0 +1,222 @@
+package agent
+
+import (
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/headrace/headrace/nd"
+)
+
+// The first byte of a stream says what it is.
+const (
+	gossipStream  = 'G'
+	messageStream = 'M'
+)
+
+const (
+	// firstByteTimeout bounds who connects and says nothing.
+	firstByteTimeout = 5 * time.Second
+	// maxUndecided bounds how many of them there are.
+	maxUndecided = 1024
+	// maxPacket is what fits UDP.
+	maxPacket = 64 << 10
+	// queuedPackets wait for memberlist; more are dropped, as a network would.
+	queuedPackets = 1024
+)
+
+// port is the one port of an agent: UDP packets of gossip, TCP streams of gossip and of
+// messages. It is memberlist's transport, and a listener of message streams. Its
+// goroutines end with Close.
+type port struct {
+	tcp     *net.TCPListener
+	udp     *net.UDPConn
+	packets chan *memberlist.Packet
+	gossip  chan net.Conn
+	streams chan net.Conn
+	closed  chan struct{}
+	once    sync.Once
+	running sync.WaitGroup
+	room    chan struct{}
+}
+
+// openPort listens on TCP and UDP at one address; port 0 picks one that both have.
+func openPort(address string) (*port, error) {
+	var last error
+	for range 16 { // a port that TCP has may be taken in UDP
+		tcp, err := net.Listen("tcp", address)
+		if err != nil {
+			return nil, nd.Errorf(nd.ErrIO, "agent: listen at %s: %w", address, err)
+		}
+		at := tcp.Addr().(*net.TCPAddr)
+		udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: at.IP, Port: at.Port, Zone: at.Zone})
+		if err != nil {
+			last = err
+			_ = tcp.Close()
+			continue
+		}
+		p := &port{
+			tcp: tcp.(*net.TCPListener), udp: udp, packets: make(chan *memberlist.Packet, queuedPackets),
+			gossip: make(chan net.Conn), streams: make(chan net.Conn), closed: make(chan struct{}), room: make(chan struct{}, maxUndecided),
+		}
+		p.running.Go(p.acceptStreams)
+		p.running.Go(p.readPackets)
+		return p, nil
+	}
+	return nil, nd.Errorf(nd.ErrIO, "agent: listen at %s, UDP: %w", address, last)
+}
+
+func (p *port) acceptStreams() {
+	for {
+		conn, err := p.tcp.Accept()
+		if err != nil {
+			select {
+			case <-p.closed:
+				return
+			case <-time.After(100 * time.Millisecond): // too many open files, say
+				continue
+			}
+		}
+		select {
+		case p.room <- struct{}{}:
+			p.running.Go(func() {
+				p.dispatch(conn)
+				<-p.room
+			})
+		default:
+			_ = conn.Close()
+		}
+	}
+}
+
+// dispatch looks at the first byte of a stream.
+func (p *port) dispatch(conn net.Conn) {
+	var first [1]byte
+	err := conn.SetReadDeadline(time.Now().Add(firstByteTimeout))
+	if err == nil {
+		_, err = io.ReadFull(conn, first[:])
+	}
+	if err == nil {
+		err = conn.SetReadDeadline(time.Time{})
+	}
+	to := p.gossip
+	switch {
+	case err != nil || first[0] != gossipStream && first[0] != messageStream:
+		_ = conn.Close()
+		return
+	case first[0] == messageStream:
+		to = p.streams
+	}
+	select {
+	case to <- conn:
+	case <-p.closed:
+		_ = conn.Close()
+	}
+}
+
+func (p *port) readPackets() {
+	buf := make([]byte, maxPacket)
+	for {
+		n, from, err := p.udp.ReadFrom(buf)
+		now := time.Now()
+		if err != nil {
+			select {
+			case <-p.closed:
+				return
+			case <-time.After(time.Millisecond): // a refused packet shows as an error of the next read
+				continue
+			}
+		}
+		if n == 0 {
+			continue
+		}
+		packet := &memberlist.Packet{Buf: append([]byte(nil), buf[:n]...), From: from, Timestamp: now}
+		select {
+		case p.packets <- packet:
+		default:
+		}
+	}
+}
+
+// Accept gives the next stream of messages.
+func (p *port) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.streams:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Addr is where the port listens.
+func (p *port) Addr() net.Addr { return p.tcp.Addr() }
+
+// Close ends all, and returns when no goroutine is left.
+func (p *port) Close() error {
+	p.once.Do(func() {
+		close(p.closed)
+		_ = p.tcp.Close()
+		_ = p.udp.Close()
+	})
+	p.running.Wait()
+	return nil
+}
+
+// transport is the port as memberlist sees it. Its Shutdown leaves the port open: an
+// agent that begins again gossips over the same one.
+type transport struct {
+	*port
+	advertise string
+}
+
+func (t transport) FinalAdvertiseAddr(ip string, number int) (net.IP, int, error) {
+	host, at, err := splitAddress(t.advertise)
+	if err != nil {
+		return nil, 0, err
+	}
+	list, err := net.LookupIP(host)
+	if err != nil || len(list) == 0 {
+		return nil, 0, nd.Errorf(nd.ErrIO, "agent: the address %s by which others reach it: %w", t.advertise, err)
+	}
+	return list[0], at, nil
+}
+
+func (t transport) WriteTo(b []byte, address string) (time.Time, error) {
+	to, err := net.ResolveUDPAddr("udp", address)
+	if err != nil {
+		return time.Time{}, err
+	}
+	_, err = t.udp.WriteTo(b, to)
+	return time.Now(), err
+}
+
+func (t transport) PacketCh() <-chan *memberlist.Packet { return t.packets }
+func (t transport) StreamCh() <-chan net.Conn           { return t.gossip }
+func (t transport) Shutdown() error                     { return nil }
+
+func (t transport) DialTimeout(address string, timeout time.Duration) (net.Conn, error) {
+	return dialStream(address, gossipStream, timeout)
+}
+
+// dialStream opens a stream of a kind.
+func dialStream(address string, kind byte, timeout time.Duration) (net.Conn, error) {
+	conn, err := net.DialTimeout("tcp", address, timeout)
+	if err != nil {
+		return nil, err
+	}
+	err = conn.SetWriteDeadline(time.Now().Add(timeout))
+	if err == nil {
+		_, err = conn.Write([]byte{kind})
+	}
+	if err == nil {
+		err = conn.SetWriteDeadline(time.Time{})
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}

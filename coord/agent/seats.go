@@ -1,0 +1,181 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/headrace/headrace/agentapi"
+	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/coord/group"
+	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/sampler"
+)
+
+// Agent is the Coordinator of its node's ranks. The calls come from the readers of
+// their connections; each is done by the agent's goroutine.
+var _ agentapi.Coordinator = (*Agent)(nil)
+
+// Attach takes a rank. The first one says what the job is; the others must mean the same.
+func (a *Agent) Attach(s *agentapi.Seat, want agentapi.Attach) error {
+	return a.do(context.Background(), func() error {
+		local := s.Hello.LocalRank
+		switch {
+		case a.config.Witness:
+			return nd.Errorf(nd.ErrConfig, "this agent is a witness: it takes no ranks")
+		case a.refused != "":
+			return nd.Errorf(nd.ErrConfig, "the job does not take this node: %s", a.refused)
+		case a.seats[local] != nil:
+			return nd.Errorf(nd.ErrConfig, "local rank %d is attached already", local)
+		case a.former != nil && !same(a.former, &want):
+			return nd.Errorf(nd.ErrConfig, "local rank %d means another job than the ranks before it: mode %s, plan %.40q, n %d, steps %d, epochs %d; they mean %s, %.40q, %d, %d, %d",
+				local, want.Mode, want.Plan, want.N, want.Steps, want.Epochs, a.former.Mode, a.former.Plan, a.former.N, a.former.Steps, a.former.Epochs)
+		}
+		if a.former == nil {
+			a.former = &want
+		}
+		a.seats[local] = &seat{Seat: s, local: local, done: want.Epoch*want.Steps + want.Step, used: want.Epoch*want.Steps + want.Step}
+		a.order = append(a.order, local)
+		slices.Sort(a.order)
+		delete(a.told, local)
+		if a.self.node == nil {
+			return a.begin()
+		}
+		a.self.node.Ranks(a.now(), slices.Clone(a.order))
+		a.progress()
+		return nil
+	})
+}
+
+// same reports whether two ranks mean one job. Where each is does not matter.
+func same(a, b *agentapi.Attach) bool {
+	x, y := *a, *b
+	x.Epoch, x.Step, y.Epoch, y.Step = 0, 0, 0, 0
+	return x == y
+}
+
+// with runs a function for an attached rank.
+func (a *Agent) with(s *agentapi.Seat, f func(*seat) error) error {
+	return a.do(context.Background(), func() error {
+		k := a.seats[s.Hello.LocalRank]
+		if k == nil || k.Seat != s {
+			return nd.Errorf(nd.ErrConfig, "local rank %d is not attached", s.Hello.LocalRank)
+		}
+		return f(k)
+	})
+}
+
+// Progress is how far a rank is.
+func (a *Agent) Progress(s *agentapi.Seat, p agentapi.Progress) {
+	_ = a.with(s, func(k *seat) error { // of a rank that has gone it does not matter
+		k.view, k.redo, k.done, k.used = p.View, p.Redo, p.Done, p.Used
+		a.progress()
+		return nil
+	})
+}
+
+// progress reports what all ranks of this node have done.
+func (a *Agent) progress() {
+	if len(a.order) == 0 || a.self.node == nil {
+		return
+	}
+	first := a.seats[a.order[0]]
+	view, done, used := first.view, first.done, first.used
+	for _, local := range a.order[1:] {
+		k := a.seats[local]
+		if k.redo != first.redo {
+			return // one of them has not heard of the redo
+		}
+		view, done, used = min(view, k.view), min(done, k.done), max(used, k.used)
+	}
+	a.self.node.Progress(a.now(), view, first.redo, done, used)
+}
+
+// Commit is what a rank has done.
+func (a *Agent) Commit(s *agentapi.Seat, parts []agentapi.Part) error {
+	return a.with(s, func(k *seat) error {
+		list := make([]coord.Part, len(parts))
+		for i, p := range parts {
+			d, err := sampler.ParseDigest(p.Digest, p.Span.Stop-p.Span.Start)
+			if err != nil {
+				return err
+			}
+			list[i] = coord.Part{Local: k.local, Epoch: p.Epoch, Span: nd.Span(p.Span), Digest: d.Lanes}
+		}
+		if a.self.node == nil || !a.self.node.Commit(a.now(), list) {
+			return nd.Errorf(nd.ErrBudget, "local rank %d has too many commits under way", k.local)
+		}
+		return nil
+	})
+}
+
+// decided tells a rank what became of a part.
+func (a *Agent) decided(e group.Event) {
+	k := a.seats[e.Part.Local]
+	if k == nil {
+		return
+	}
+	d := agentapi.Decided{Epoch: e.Part.Epoch, Span: agentapi.Span(e.Part.Span), Effective: e.Verdict == coord.Effective}
+	if !d.Effective {
+		d.Reason = e.Verdict.String()
+	}
+	k.Decided([]agentapi.Decided{d})
+}
+
+// Redo has all ranks go on from a step.
+func (a *Agent) Redo(s *agentapi.Seat, r agentapi.Redo) error {
+	return a.with(s, func(*seat) error {
+		if a.self.node == nil {
+			return nd.Errorf(nd.ErrClosed, "redo: %w", errNoJob)
+		}
+		a.self.node.Redo(a.now(), r.View, r.Redo, r.Step)
+		return nil
+	})
+}
+
+// Detach is the end of a rank's connection: the rank is gone, and the view is told at
+// once.
+func (a *Agent) Detach(s *agentapi.Seat, left bool) {
+	_ = a.with(s, func(k *seat) error {
+		delete(a.seats, k.local)
+		delete(a.told, k.local)
+		a.order = slices.DeleteFunc(a.order, func(local int) bool { return local == k.local })
+		if a.self.node != nil {
+			a.self.node.Ranks(a.now(), slices.Clone(a.order))
+			a.progress()
+		}
+		if !left {
+			a.event("lost", fmt.Sprintf("local rank %d is gone", k.local))
+		}
+		return nil
+	})
+}
+
+// tell tells each rank what is new for it.
+func (a *Agent) tell(s group.State) {
+	if s.View == nil {
+		return
+	}
+	index := s.View.Index(a.self.id)
+	for _, local := range a.order {
+		state := agentapi.JobState{
+			View: s.View.Number, Rank: -1, World: s.View.World(), Cut: s.View.Cut, Horizon: s.Horizon, Done: s.Step,
+			Halted: s.Halted, Redo: s.Redos, Epoch: s.Epoch, Over: s.Over,
+		}
+		if index >= 0 && s.Open && slices.Contains(s.Ranks, local) {
+			state.Rank = s.View.Rank(a.self.id, local)
+		}
+		if state.Rank >= 0 {
+			if k := state.Rank - s.View.First(index); k < len(s.Lanes) {
+				for _, x := range s.Lanes[k] {
+					state.Lane = append(state.Lane, agentapi.Span(x))
+				}
+			}
+		}
+		if !reflect.DeepEqual(a.told[local], state) {
+			a.told[local] = state
+			a.seats[local].State(state)
+		}
+	}
+}

@@ -1,0 +1,371 @@
+package coord
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headrace/headrace/agentapi"
+	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/sampler"
+)
+
+// Fence is a rank's part in a job whose ranks come and go, as its agent tells it. It is a
+// loader's Fence in lockstep; in async mode it hands out positions (Take). Its methods may be called from
+// any goroutine. It has one of its own, which Close ends.
+//
+// A step below the limit passes without a lock: the agent raises the limit ahead of
+// need.
+type Fence struct {
+	client *agentapi.Client
+	steps  int64
+	limit  atomic.Int64 // lockstep: steps below it may be returned
+	done   atomic.Int64 // lockstep: steps below it are done by this rank
+	used   atomic.Int64
+	stop   chan struct{}
+	ended  sync.WaitGroup
+
+	mu struct {
+		sync.Mutex
+		state   agentapi.JobState
+		in      bool          // it has entered a view
+		entered entry         // what the rank works under
+		changed chan struct{} // closed at the next change, and made anew
+		cursor  *Cursor       // async
+		void    []nd.Span
+	}
+}
+
+// entry is a view as a rank has entered it: once for each view, and again for each redo.
+type entry struct{ view, redo uint64 }
+
+// Place is a rank's place in the job, and where it goes on.
+type Place struct {
+	View        uint64
+	Rank, World int
+	Epoch, Step int64
+}
+
+// ViewError says that the view is another one: what was asked for is not this rank's
+// any more. Enter tells its new place.
+type ViewError struct {
+	View   uint64
+	World  int
+	Halted bool // a rank is lost: a Redo must say where to go on
+}
+
+func (e *ViewError) Error() string {
+	if e.Halted {
+		return fmt.Sprintf("a rank was lost: view %d has %d ranks; say from which step to go on (redo), and enter it", e.View, e.World)
+	}
+	return fmt.Sprintf("the ranks are others: view %d has %d; enter it", e.View, e.World)
+}
+
+// Attach attaches a rank to the job of its agent, and waits until it is in a view.
+func Attach(ctx context.Context, client *agentapi.Client, a agentapi.Attach, local int) (*Fence, error) {
+	if !client.Offers(agentapi.OfferCoord) {
+		return nil, nd.Errorf(nd.ErrUnsupported, "the agent does not coordinate: start the job with headrace launch --live or headrace agent")
+	}
+	f := &Fence{client: client, steps: max(1, a.Steps), stop: make(chan struct{})}
+	f.mu.changed = make(chan struct{})
+	f.mu.state.Rank = -1
+	if a.Mode == Async.String() {
+		f.mu.cursor = NewCursor(&Job{Ahead: a.Ahead}, local)
+	}
+	f.done.Store(a.Epoch*f.steps + a.Step)
+	f.used.Store(f.done.Load())
+	if err := client.Attach(a, f.take); err != nil {
+		return nil, err
+	}
+	f.ended.Go(f.report)
+	if _, err := f.Enter(ctx); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// take takes what the agent says.
+func (f *Fence) take(state *agentapi.JobState, decided []agentapi.Decided) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.mu.cursor; c != nil {
+		for _, d := range decided {
+			verdict := Effective
+			if !d.Effective {
+				verdict = VoidLane
+			}
+			f.mu.void = append(f.mu.void, c.Decide(nd.Span(d.Span), verdict)...)
+		}
+	}
+	if state != nil {
+		f.mu.state = *state
+		if c := f.mu.cursor; c != nil {
+			lane := make([]nd.Span, len(state.Lane))
+			for i, s := range state.Lane {
+				lane[i] = nd.Span(s)
+			}
+			f.mu.void = append(f.mu.void, c.Update(state.Epoch, lane)...)
+		}
+		f.allow()
+	}
+	close(f.mu.changed)
+	f.mu.changed = make(chan struct{})
+}
+
+// allow works out the limit. f.mu is held.
+func (f *Fence) allow() {
+	s := &f.mu.state
+	limit := s.Horizon
+	switch {
+	case !f.mu.in || s.Ending != "" || s.Halted || s.Redo != f.mu.entered.redo:
+		limit = 0
+	case s.View != f.mu.entered.view:
+		limit = min(limit, s.Cut) // the view that the rank is in holds up to there
+	}
+	f.limit.Store(limit)
+}
+
+// Lease waits until a step may be returned. Steps before it are done, as far as this
+// rank is concerned. The error is a *ViewError where the step is another view's.
+func (f *Fence) Lease(ctx context.Context, epoch, step int64) error {
+	at := epoch*f.steps + step
+	if f.done.Load() < at {
+		f.done.Store(at)
+	}
+	for {
+		if at < f.limit.Load() {
+			return nil
+		}
+		changed, err := f.refused(at)
+		if err != nil || changed == nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// refused says why a step is not leased: an error, or the change to wait for.
+func (f *Fence) refused(at int64) (<-chan struct{}, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := &f.mu.state
+	switch {
+	case at < f.limit.Load():
+		return nil, nil
+	case s.Ending != "":
+		return nil, ended(s)
+	case s.Halted, s.Redo != f.mu.entered.redo, s.View != f.mu.entered.view && at >= s.Cut:
+		return nil, &ViewError{s.View, s.World, s.Halted}
+	}
+	return f.mu.changed, nil
+}
+
+func ended(s *agentapi.JobState) error {
+	return nd.Errorf(nd.ErrClosed, "this rank has no part in the job any more: %s", s.Ending)
+}
+
+// Delivered is told after a step was returned.
+func (f *Fence) Delivered(epoch, step int64) {
+	if at := epoch*f.steps + step + 1; f.used.Load() < at {
+		f.used.Store(at)
+	}
+}
+
+// Enter waits until the newest view can be entered, and enters it: not while the job is
+// halted. The rank goes on at the step of its place.
+func (f *Fence) Enter(ctx context.Context) (Place, error) {
+	for {
+		p, changed, err := f.enter()
+		if err != nil || changed == nil {
+			return p, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return p, ctx.Err()
+		}
+	}
+}
+
+func (f *Fence) enter() (Place, <-chan struct{}, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := &f.mu.state
+	if s.Ending != "" {
+		return Place{}, nil, ended(s)
+	}
+	if s.Rank < 0 || s.Halted {
+		return Place{}, f.mu.changed, nil
+	}
+	if now := (entry{s.View, s.Redo}); !f.mu.in || f.mu.entered != now {
+		// Where a view has the same ranks and there was no redo, the rank is beyond the cut.
+		at := s.Cut
+		if f.mu.in && now.redo == f.mu.entered.redo {
+			at = max(at, f.done.Load())
+		}
+		f.mu.in, f.mu.entered = true, now
+		f.done.Store(at)
+		f.used.Store(at)
+		f.allow()
+	}
+	return f.place(), nil, nil
+}
+
+// Redo has all ranks go on from a step, and waits until that is agreed. One rank calls it;
+// the others hear of it by their next step, or in Enter.
+func (f *Fence) Redo(ctx context.Context, epoch, step int64) error {
+	f.mu.Lock()
+	before, view, changed := f.mu.state.Redo, f.mu.state.View, f.mu.changed
+	f.mu.Unlock()
+	again := time.NewTicker(time.Second) // what was asked may have got lost
+	defer again.Stop()
+	for {
+		if err := f.client.Redo(agentapi.Redo{View: view, Redo: before, Step: epoch*f.steps + step}); err != nil {
+			return err
+		}
+		for asked := true; asked; {
+			select {
+			case <-changed:
+			case <-again.C:
+				asked = false
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			f.mu.Lock()
+			s := f.mu.state
+			changed = f.mu.changed
+			f.mu.Unlock()
+			switch {
+			case s.Ending != "":
+				return ended(&s)
+			case s.Redo != before:
+				return nil
+			case s.View != view:
+				return &ViewError{s.View, s.World, s.Halted}
+			}
+		}
+	}
+}
+
+// Place is the rank's place in the newest view; Rank is -1 where it has none.
+func (f *Fence) Place() Place {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.place()
+}
+
+// place is where the rank is. f.mu is held.
+func (f *Fence) place() Place {
+	s, at := &f.mu.state, f.done.Load()
+	p := Place{View: s.View, Rank: s.Rank, World: s.World, Epoch: at / f.steps, Step: at % f.steps}
+	if f.mu.cursor != nil {
+		p.Epoch, p.Step = s.Epoch, 0
+	}
+	return p
+}
+
+// reportEvery is how often an agent hears how far a rank is.
+const reportEvery = 100 * time.Millisecond
+
+// report tells the agent how far this rank is.
+func (f *Fence) report() {
+	tick := time.NewTicker(reportEvery)
+	defer tick.Stop()
+	last := agentapi.Progress{Done: -1}
+	for {
+		select {
+		case <-tick.C:
+		case <-f.stop:
+			return
+		}
+		now, in := f.progress()
+		if in && f.mu.cursor == nil && now != last && f.client.Progress(now) == nil {
+			last = now
+		}
+	}
+}
+
+// progress is how far this rank is, once it has entered a view.
+func (f *Fence) progress() (p agentapi.Progress, in bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := f.mu.entered
+	return agentapi.Progress{View: e.view, Redo: e.redo, Done: f.done.Load(), Used: f.used.Load()}, f.mu.in
+}
+
+// Take gives at most n positions that follow each other, of an async rank's lane. It waits for work, and
+// for room where too much is not committed. Closed is the end of the job.
+func (f *Fence) Take(ctx context.Context, n int64) (epoch int64, positions nd.Span, err error) {
+	for {
+		f.mu.Lock()
+		s := f.mu.state
+		changed := f.mu.changed
+		x, wait := f.mu.cursor.Take(n)
+		f.mu.Unlock()
+		switch {
+		case s.Ending != "":
+			return 0, nd.Span{}, ended(&s)
+		case wait == Go:
+			return s.Epoch, x, nil
+		case s.Over:
+			return 0, nd.Span{}, ErrOver
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return 0, nd.Span{}, ctx.Err()
+		}
+	}
+}
+
+// ErrOver is the end of an async job: all epochs are complete.
+var ErrOver = fmt.Errorf("the job is over")
+
+// Finish commits positions that were taken and are done. It is false where they are void:
+// another rank has them.
+func (f *Fence) Finish(epoch int64, positions nd.Span, digest [2]uint64) (bool, error) {
+	f.mu.Lock()
+	if epoch != f.mu.cursor.epoch || !f.mu.cursor.Finish(positions, digest) {
+		f.mu.Unlock()
+		return false, nil
+	}
+	parts := f.mu.cursor.Parts()
+	f.mu.Unlock()
+	if len(parts) == 0 {
+		return true, nil
+	}
+	list := make([]agentapi.Part, len(parts))
+	for i, p := range parts {
+		list[i] = agentapi.Part{Epoch: p.Epoch, Span: agentapi.Span(p.Span), Digest: digestText(p.Digest)}
+	}
+	return true, f.client.Commit(list)
+}
+
+// Void is which positions that were taken are another rank's now, once.
+func (f *Fence) Void() []nd.Span {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	void := f.mu.void
+	f.mu.void = nil
+	return void
+}
+
+// Close leaves the job. The client stays its owner's.
+func (f *Fence) Close() {
+	select {
+	case <-f.stop:
+	default:
+		close(f.stop)
+	}
+	f.ended.Wait()
+	_ = f.client.Detach() // a connection that has ended has left already
+}
+
+func digestText(d [2]uint64) string { return sampler.Digest{Lanes: d}.String() }

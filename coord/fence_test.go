@@ -1,0 +1,215 @@
+package coord
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/headrace/headrace/agentapi"
+	"github.com/headrace/headrace/nd"
+)
+
+// desk is an agent of one rank: the test says what it tells.
+type desk struct {
+	seat     chan *agentapi.Seat
+	progress chan agentapi.Progress
+	redo     chan agentapi.Redo
+	parts    chan []agentapi.Part
+}
+
+func (d *desk) Attach(s *agentapi.Seat, _ agentapi.Attach) error { d.seat <- s; return nil }
+func (d *desk) Progress(_ *agentapi.Seat, p agentapi.Progress)   { d.progress <- p }
+func (d *desk) Commit(_ *agentapi.Seat, p []agentapi.Part) error {
+	d.parts <- p
+	return nil
+}
+func (d *desk) Redo(_ *agentapi.Seat, r agentapi.Redo) error { d.redo <- r; return nil }
+func (d *desk) Detach(*agentapi.Seat, bool)                  {}
+
+// sit attaches a Fence to a desk, which tells it a first state.
+func sit(t *testing.T, a agentapi.Attach, first agentapi.JobState) (*desk, *Fence, *agentapi.Seat) {
+	t.Helper()
+	d := &desk{seat: make(chan *agentapi.Seat, 1), progress: make(chan agentapi.Progress, 1000), redo: make(chan agentapi.Redo, 10), parts: make(chan []agentapi.Part, 10)}
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := agentapi.Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := agentapi.Serve(l, agentapi.Options{Coordinator: d})
+	server.Begin(agentapi.Round{World: 1})
+	client, err := agentapi.Dial(context.Background(), path, agentapi.Hello{World: 1, Round: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	attached := make(chan *agentapi.Seat, 1)
+	go func() {
+		s := <-d.seat
+		s.State(first)
+		attached <- s
+	}()
+	f, err := Attach(context.Background(), client, a, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		f.Close()
+		_ = client.Close()
+		_ = server.Close()
+	})
+	return d, f, <-attached
+}
+
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// A step passes while it is leased, waits while it is not, and is refused with the reason
+// when it is another view's; then the rank enters that view and goes on where it begins.
+func TestFenceLockstep(t *testing.T) {
+	a := agentapi.Attach{Plan: "p", Mode: "lockstep", N: 1000, Steps: 100}
+	state := agentapi.JobState{View: 3, Rank: 1, World: 4, Cut: 105, Horizon: 110, Epoch: 1}
+	d, f, seat := sit(t, a, state)
+	ctx := within(t)
+	if p := f.Place(); p != (Place{3, 1, 4, 1, 5}) {
+		t.Errorf("place %+v", p)
+	}
+	for s := int64(5); s < 10; s++ {
+		if err := f.Lease(ctx, 1, s); err != nil {
+			t.Fatal(err)
+		}
+		f.Delivered(1, s)
+	}
+	for p := range d.progress {
+		if p == (agentapi.Progress{View: 3, Done: 109, Used: 110}) {
+			break
+		}
+	}
+	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	if err := f.Lease(short, 1, 10); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a step that is not leased: %v", err)
+	}
+	cancel()
+
+	// A rank comes at step 120: the old view holds up to there.
+	state.View, state.World, state.Cut, state.Horizon = 4, 5, 120, 130
+	seat.State(state)
+	for s := int64(10); s < 20; s++ {
+		if err := f.Lease(ctx, 1, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var view *ViewError
+	if err := f.Lease(ctx, 1, 20); !errors.As(err, &view) || view.View != 4 || view.Halted {
+		t.Fatalf("the first step of the next view: %v", err)
+	}
+	if p, err := f.Enter(ctx); err != nil || p != (Place{4, 1, 5, 1, 20}) {
+		t.Errorf("entered %+v, %v", p, err)
+	}
+	if err := f.Lease(ctx, 1, 20); err != nil {
+		t.Fatal(err)
+	}
+
+	// A rank is lost: nothing passes until a redo says where to go on.
+	state.View, state.World, state.Cut, state.Halted = 5, 4, 118, true
+	seat.State(state)
+	for err := error(nil); !errors.As(err, &view) || !view.Halted; {
+		err = f.Lease(ctx, 1, 21)
+	}
+	redone := make(chan error, 1)
+	go func() { redone <- f.Redo(ctx, 1, 15) }()
+	if r := <-d.redo; r != (agentapi.Redo{View: 5, Step: 115}) {
+		t.Errorf("redo %+v", r)
+	}
+	state.Cut, state.Halted, state.Redo, state.Horizon = 115, false, 1, 140
+	seat.State(state)
+	if err := <-redone; err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Lease(ctx, 1, 15); !errors.As(err, &view) {
+		t.Errorf("before it is entered: %v", err)
+	}
+	if p, err := f.Enter(ctx); err != nil || p != (Place{5, 1, 4, 1, 15}) {
+		t.Errorf("entered %+v, %v", p, err)
+	}
+	if err := f.Lease(ctx, 1, 15); err != nil {
+		t.Error(err)
+	}
+	seat.Fail(nd.Errorf(nd.ErrConfig, "evicted"))
+	for err := error(nil); !errors.Is(err, nd.ErrClosed); {
+		err = f.Lease(ctx, 1, 16)
+	}
+}
+
+// What a step costs a trainer: no allocation, and no lock while it is leased.
+func TestLeaseAllocatesNothing(t *testing.T) {
+	_, f, _ := sit(t, agentapi.Attach{Mode: "lockstep", Steps: 1 << 40}, agentapi.JobState{World: 1, Horizon: 1 << 40})
+	ctx := within(t)
+	step := int64(0)
+	if n := testing.AllocsPerRun(1000, func() {
+		if f.Lease(ctx, 0, step) != nil {
+			t.Fatal("no lease")
+		}
+		f.Delivered(0, step)
+		step++
+	}); n != 0 {
+		t.Errorf("%v allocations a step", n)
+	}
+}
+
+// Positions are taken, finished and committed in order; those that went to another rank
+// are told.
+func TestFenceAsync(t *testing.T) {
+	a := agentapi.Attach{Plan: "p", Mode: "async", N: 1000, Ahead: 8}
+	state := agentapi.JobState{View: 1, World: 2, Lane: []agentapi.Span{{Start: 10, Stop: 100}}}
+	d, f, seat := sit(t, a, state)
+	ctx := within(t)
+	_, x, err := f.Take(ctx, 6)
+	if err != nil || x != span(10, 16) {
+		t.Fatalf("took %v, %v", x, err)
+	}
+	_, y, _ := f.Take(ctx, 6)
+	if y != span(16, 18) {
+		t.Errorf("beyond the lease: %v", y)
+	}
+	if ok, err := f.Finish(0, x, [2]uint64{1, 2}); !ok || err != nil {
+		t.Error(ok, err)
+	}
+	parts := <-d.parts
+	if parts[0].Span != (agentapi.Span{Start: 10, Stop: 16}) || parts[0].Digest != "00000000000000010000000000000002" {
+		t.Errorf("committed %+v", parts)
+	}
+	seat.Decided([]agentapi.Decided{{Span: parts[0].Span, Effective: true}})
+	if _, z, err := f.Take(ctx, 6); err != nil || z != span(18, 24) {
+		t.Errorf("then %v, %v", z, err)
+	}
+	state.Lane = []agentapi.Span{{Start: 16, Stop: 20}}
+	seat.State(state)
+	for void := []nd.Span(nil); len(void) == 0; {
+		if void = f.Void(); len(void) > 0 && void[0] != span(18, 24) {
+			t.Errorf("void: %v", void)
+		}
+	}
+	f.Finish(0, y, [2]uint64{})
+	state.Over, state.Lane = true, nil
+	seat.State(state)
+	for err = nil; err == nil; {
+		_, _, err = f.Take(ctx, 1)
+	}
+	if !errors.Is(err, ErrOver) {
+		t.Error(err)
+	}
+}
+
+func BenchmarkLease(b *testing.B) {
+	f := &Fence{steps: 1 << 40}
+	f.limit.Store(1 << 60)
+	ctx := context.Background()
+	for i := range int64(b.N) {
+		_ = f.Lease(ctx, 0, i)
+		f.Delivered(0, i)
+	}
+}
