@@ -6,9 +6,10 @@ func (m *Machine) Brief(to ID, known Stamp) *Brief {
 		Known: m.Stamp(), Cut: m.view.Cut, Horizon: m.Horizon(), Step: m.step, Open: m.open, Halted: m.halted, Redos: m.redos, Over: m.Over(),
 		Epoch: m.epoch, Committed: m.done.count(),
 	}
-	if known.View != m.view.Number || known.Index == 0 {
+	var ok bool
+	if b.Deltas, ok = m.since(known.View); !ok || known.Index == 0 {
 		v := m.view
-		b.View = &v
+		b.View, b.Deltas = &v, nil
 	}
 	if i := m.view.Index(to); i >= 0 && len(m.lanes) > 0 {
 		first := m.view.First(i)

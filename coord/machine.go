@@ -14,7 +14,8 @@ type Machine struct {
 	formed bool
 	job    Job
 	view   View
-	open   bool // all ranks that were expected have been there: work is handed out
+	deltas []Delta // the last changes of the view; not part of a snapshot
+	open   bool    // all ranks that were expected have been there: work is handed out
 
 	// Progress.
 	epoch   int64
@@ -141,6 +142,7 @@ func (m *Machine) form(f *Form) []Effect {
 	m.epoch, m.step, m.digest = f.Start.Epoch, f.Start.Step, f.Start.Digest
 	m.done = slices.Clone(f.Start.Done)
 	m.view = View{Members: f.Members, Voters: chooseVoters(f.Members, []ID{f.Members[0].ID}, f.Job.Voters), Cut: m.step}
+	m.view.Seal()
 	for _, member := range f.Members {
 		m.sessions = append(m.sessions, session{author: member.ID})
 	}
@@ -259,8 +261,10 @@ func (m *Machine) refuses(a *Admission, admitted []Member) string {
 // view that there is, or a member is lost: so a rank never has to know more than two views,
 // the one it is in and the next.
 func (m *Machine) enter(evict []ID, admit []Member, ranks []Ranks) bool {
-	next := m.view.next(evict, admit, ranks, m.job.Voters)
-	lost := m.view.loses(&next)
+	d := Delta{Evict: evict, Admit: admit, Ranks: ranks}
+	next := m.view.After(&d)
+	next.Voters = chooseVoters(next.Members, m.view.Voters, m.job.Voters)
+	lost := m.view.loses(next)
 	grows := next.World() != m.view.World()
 	if m.job.Mode == Lockstep && m.open && grows && !lost && !m.halted && !m.settled && m.view.World() > 0 && !m.Over() {
 		return false
@@ -270,7 +274,9 @@ func (m *Machine) enter(evict []ID, admit []Member, ranks []Ranks) bool {
 		next.Number = m.view.Number
 	}
 	next.Cut = m.cut(lost, grows)
-	m.view = next
+	d.Voters, d.Cut = next.Voters, next.Cut
+	m.deltas = append(slices.Clone(m.deltas[max(0, len(m.deltas)-keepDeltas+1):]), d)
+	m.view = *next
 	m.sessions = slices.DeleteFunc(m.sessions, func(s session) bool {
 		return slices.Contains(evict, s.author) && !m.faults.has(SessionKept)
 	})

@@ -620,6 +620,7 @@ func messages() []Body {
 		&Raft{Data: []byte{1, 2, 3}},
 		&Join{Admission: admission(j, member(4, 2)), Hops: 2},
 		&Follow{Known: Stamp{1, 2}, Seq: 3},
+		&Brief{Known: Stamp{3, 9}, Deltas: []Delta{{Evict: []ID{named(2)}, Admit: []Member{member(3, 2)}, Ranks: []Ranks{{named(4), []int{1}}}, Voters: []ID{named(1)}, Cut: 7}, {}}},
 		&Brief{Known: Stamp{3, 9}, View: view, Hint: true, Leader: named(2), Refused: "no", Cut: 9, Redos: 6, Horizon: 20, Step: 10, Halted: true, Epoch: 2, Committed: 5, Lanes: [][]nd.Span{{{Start: 1, Stop: 4}}, nil}, Seq: 8, Verdicts: []Verdict{Effective, VoidLane}},
 		&Ask{Entry: &Redo{View: 3, Redos: 2, Step: 9}},
 		&Report{Author: named(3), View: 4, Redos: 2, Ranks: []int{0, 2, 5}, Done: 4, Used: 7},

@@ -68,9 +68,10 @@ type Follow struct {
 // it concerns that agent.
 type Brief struct {
 	Known   Stamp // of the machine
-	View    *View // nil: the receiver has it
-	Hint    bool  // from one that is no voter: View says who are, nothing else is meant
-	Leader  ID    // zero: not known
+	View    *View // nil: the receiver has it, or the one to which Deltas are to be added
+	Deltas  []Delta
+	Hint    bool // from one that is no voter: View says who are, nothing else is meant
+	Leader  ID   // zero: not known
 	Refused string
 
 	Cut           int64 // of the view
@@ -134,7 +135,10 @@ func AppendMessage(dst []byte, m *Message) []byte {
 
 // ParseMessage reads what AppendMessage writes. An agent of another version is told
 // apart from broken bytes.
-func ParseMessage(data []byte) (*Message, error) {
+func ParseMessage(data []byte) (*Message, error) { return (*Views)(nil).ParseMessage(data) }
+
+// ParseMessage is that of the package; a view that was read before is not made again.
+func (s *Views) ParseMessage(data []byte) (*Message, error) {
 	if len(data) < 2 || len(data) > MaxMessage {
 		return nil, nd.Errorf(nd.ErrCorrupt, "agent's message of %d bytes", len(data))
 	}
@@ -145,7 +149,7 @@ func ParseMessage(data []byte) (*Message, error) {
 	if m.Body == nil {
 		return nil, nd.Errorf(nd.ErrCorrupt, "agent's message of kind %d", data[1])
 	}
-	r := reader{data: data[2:]}
+	r := reader{data: data[2:], views: s}
 	m.From = Source{r.id(), r.text(maxText)}
 	m.To = r.id()
 	m.Stamp = r.stamp()
@@ -210,7 +214,14 @@ func (b *Brief) write(w *writer) {
 	w.stamp(b.Known)
 	w.flag(b.View != nil)
 	if b.View != nil {
-		w.view(b.View)
+		v := writer{}
+		v.view(b.View)
+		w.count(len(v.bytes))
+		w.data(v.bytes)
+	}
+	w.count(len(b.Deltas))
+	for i := range b.Deltas {
+		w.delta(&b.Deltas[i])
 	}
 	w.flag(b.Hint)
 	w.id(b.Leader)
@@ -235,8 +246,10 @@ func (b *Brief) write(w *writer) {
 func (b *Brief) read(r *reader) {
 	b.Known = r.stamp()
 	if r.flag() {
-		b.View = &View{}
-		r.view(b.View)
+		b.View = r.views.parse(r)
+	}
+	for range r.length(keepDeltas, 1) {
+		b.Deltas = append(b.Deltas, r.delta())
 	}
 	b.Hint = r.flag()
 	b.Leader = r.id()

@@ -134,6 +134,7 @@ func (m *Machine) Restore(data []byte) error {
 func (m *Machine) read(r *reader) {
 	r.job(&m.job)
 	r.view(&m.view)
+	m.view.Seal()
 	var p Progress
 	r.progress(&p)
 	m.epoch, m.step, m.done, m.digest = p.Epoch, p.Step, p.Done, p.Digest

@@ -48,6 +48,22 @@ type View struct {
 	Voters  []ID     // who should decide, in the order of the members
 	// Cut is where the view begins: lockstep, the first step that its ranks share.
 	Cut int64
+
+	places map[uint64]int // of members, by their numbers; nil: see Seal
+}
+
+// sealFrom is from how many members on a search costs more than a table.
+const sealFrom = 32
+
+// Seal makes finding members of a large view fast. It comes before the view is shared.
+func (v *View) Seal() {
+	if len(v.Members) < sealFrom || v.places != nil {
+		return
+	}
+	v.places = make(map[uint64]int, len(v.Members))
+	for i := range v.Members {
+		v.places[v.Members[i].ID.Raft()] = i
+	}
 }
 
 // Rank is the rank of a member's local rank, -1 if it is not in the view.
@@ -92,7 +108,21 @@ func (v *View) World() int {
 
 // Index is the place of a member, -1 if it is not in the view.
 func (v *View) Index(id ID) int {
-	return slices.IndexFunc(v.Members, func(m Member) bool { return m.ID == id })
+	if i := v.Numbered(id.Raft()); i >= 0 && v.Members[i].ID == id {
+		return i
+	}
+	return -1
+}
+
+// Numbered is the place of the member with a number of the group, -1 if there is none.
+func (v *View) Numbered(number uint64) int {
+	if v.places != nil {
+		if i, ok := v.places[number]; ok {
+			return i
+		}
+		return -1
+	}
+	return slices.IndexFunc(v.Members, func(m Member) bool { return m.ID.Raft() == number })
 }
 
 // First is the rank of a member's first rank. Ranks are numbered through the members.
@@ -101,24 +131,6 @@ func (v *View) First(index int) int {
 	for i := range v.Members[:index] {
 		n += len(v.Members[i].Ranks)
 	}
-	return n
-}
-
-// next is the view after v without some members, with others, and with other ranks of
-// those that stay.
-func (v *View) next(evict []ID, admit []Member, ranks []Ranks, voters int) View {
-	n := View{Number: v.Number + 1}
-	for _, m := range v.Members {
-		if slices.Contains(evict, m.ID) {
-			continue
-		}
-		if i := slices.IndexFunc(ranks, func(r Ranks) bool { return r.ID == m.ID }); i >= 0 {
-			m.Ranks = ranks[i].Ranks
-		}
-		n.Members = append(n.Members, m)
-	}
-	n.Members = append(n.Members, admit...)
-	n.Voters = chooseVoters(n.Members, v.Voters, voters)
 	return n
 }
 

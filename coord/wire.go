@@ -113,8 +113,9 @@ func (w *writer) progress(p *Progress) {
 // reader reads what a writer wrote. After something that cannot be, all fields are
 // zero and end tells.
 type reader struct {
-	data []byte
-	err  error
+	data  []byte
+	views *Views
+	err   error
 }
 
 func (r *reader) fail(what string) {

@@ -23,6 +23,9 @@ type Config struct {
 	// admitted.
 	Contacts []string
 
+	// Views, if it is not nil, shares views with other nodes of this process.
+	Views *coord.Views
+
 	Beat time.Duration // between what leaders, followers and agents say
 	// Silence is how long a voter hears nothing of the leader before it stands; each
 	// further voter waits Stagger longer.

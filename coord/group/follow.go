@@ -116,7 +116,7 @@ func (n *Node) sendBrief(f *follower, refused string) {
 	}
 	b := m.Brief(f.ID, f.known)
 	b.Refused = refused
-	if p, ok := n.peers[n.voter.leader]; ok {
+	if p, ok := n.peer(n.voter.leader); ok {
 		b.Leader = p.ID
 	}
 	f.known = b.Known
@@ -130,7 +130,7 @@ func (n *Node) brief() {
 		return
 	}
 	b := m.Brief(n.cfg.Self.ID, n.known.Known)
-	if p, ok := n.peers[n.voter.leader]; ok {
+	if p, ok := n.peer(n.voter.leader); ok {
 		b.Leader = p.ID
 	}
 	n.takeBrief(n.cfg.Self.ID, b)
@@ -178,16 +178,17 @@ func (n *Node) takeBrief(from coord.ID, b *coord.Brief) {
 		n.end(b.Refused)
 		return
 	}
-	if b.View == nil && (n.view == nil || n.view.Number != b.Known.View) {
-		return // it was for one who knows the view
+	views, ok := n.newer(b)
+	if !ok {
+		return // it was for one who knows another view
 	}
 	if b.Hint {
 		n.takeHint(b)
 		return
 	}
 	before := n.view
-	if b.View != nil && (before == nil || b.View.Number > before.Number) {
-		n.enter(b.View)
+	for _, v := range views {
+		n.enter(v)
 	}
 	n.know(b)
 	if before != nil && before.Index(n.cfg.Self.ID) >= 0 && !n.member() {
@@ -197,6 +198,26 @@ func (n *Node) takeBrief(from coord.ID, b *coord.Brief) {
 	n.commit.learn(n)
 }
 
+// newer lists the views of a brief that are newer than what is known, in order.
+func (n *Node) newer(b *coord.Brief) (list []*coord.View, ok bool) {
+	first := b.Known.View - uint64(len(b.Deltas)) // to which the deltas are added
+	switch {
+	case b.View != nil:
+		if n.view == nil || b.View.Number > n.view.Number {
+			list = []*coord.View{b.View}
+		}
+		return list, true
+	case n.view == nil || n.view.Number < first || n.view.Number > b.Known.View:
+		return nil, false
+	}
+	v := n.view
+	for i := n.view.Number - first; i < uint64(len(b.Deltas)); i++ {
+		v = n.cfg.Views.After(v, &b.Deltas[i])
+		list = append(list, v)
+	}
+	return list, true
+}
+
 // know takes over what a voter says.
 func (n *Node) know(b *coord.Brief) {
 	n.following.turn = 0
@@ -204,7 +225,7 @@ func (n *Node) know(b *coord.Brief) {
 		n.previous = nil
 	}
 	n.known = *b
-	n.known.View = nil
+	n.known.View, n.known.Deltas = nil, nil
 	n.hint = nil
 	if b.Known.Newer(n.seen) {
 		n.seen = b.Known
@@ -223,7 +244,7 @@ func (n *Node) takeHint(b *coord.Brief) {
 		return
 	}
 	n.hint = b.View
-	n.learn(b.View.Members)
+	n.hint.Seal()
 	if n.member() && b.View.Index(n.cfg.Self.ID) < 0 {
 		n.endEvicted(b.View)
 	}
@@ -236,13 +257,14 @@ func (n *Node) endEvicted(v *coord.View) {
 // enter makes a view the newest. The one before it stays where the ranks have not come to
 // the cut; a view of the same ranks, which has the same cut, changes nothing for them.
 func (n *Node) enter(v *coord.View) {
+	v.Seal()
 	if n.view != nil && v.Cut != n.view.Cut {
 		n.previous = n.view
 	}
+	before := n.view
 	n.view = v
 	n.noteEnded()
-	n.learn(v.Members)
-	n.forget()
+	n.forget(before)
 	n.event(Event{Kind: Viewed, View: v})
 }
 

@@ -330,8 +330,8 @@ func (n *Node) takeAsk(from coord.ID, e coord.Entry) {
 // toLeader is where the leader is, as far as this agent knows.
 func (n *Node) toLeader() coord.Source {
 	if n.voter != nil {
-		if m, known := n.peers[n.voter.leader]; known {
-			return coord.Source{ID: m.ID, Address: m.Address}
+		if leader, known := n.peer(n.voter.leader); known {
+			return leader
 		}
 	}
 	if n.known.Leader != (coord.ID{}) {

@@ -16,13 +16,13 @@ type Node struct {
 	past  *voter // what it was: see leave
 	lead  leader
 
-	known    coord.Brief // the newest state of the job
-	view     *coord.View // of that; nil before there is one
-	previous *coord.View // holds up to the cut of view; nil: no step before it is left
-	hint     *coord.View // a newer one, of one that is no voter; nil: there is none
-	seen     coord.Stamp // the highest anywhere
-	peers    map[uint64]coord.Member
-	ending   string // why this agent has no part any more
+	known    coord.Brief             // the newest state of the job
+	view     *coord.View             // of that; nil before there is one
+	previous *coord.View             // holds up to the cut of view; nil: no step before it is left
+	hint     *coord.View             // a newer one, of one that is no voter; nil: there is none
+	seen     coord.Stamp             // the highest anywhere
+	others   map[uint64]coord.Source // of the group that are in no view, or not yet
+	ending   string                  // why this agent has no part any more
 
 	following struct {
 		voter coord.ID // who sends briefs
@@ -69,12 +69,11 @@ func New(cfg Config, now time.Duration) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, now: now, peers: map[uint64]coord.Member{}, followers: map[coord.ID]*follower{}, gossip: map[coord.ID]observed{}, ranks: cfg.Self.Ranks}
+	n := &Node{cfg: cfg, now: now, others: map[uint64]coord.Source{}, followers: map[coord.ID]*follower{}, gossip: map[coord.ID]observed{}, ranks: cfg.Self.Ranks}
 	n.following.heard = now
 	n.lead.reset()
 	if len(cfg.Form) > 0 {
 		n.voter = n.start(founder(cfg.Self.ID.Raft()))
-		n.learn(cfg.Form)
 	}
 	return n, nil
 }
@@ -100,7 +99,7 @@ func (n *Node) Tick(now time.Duration) {
 // counted as an event.
 func (n *Node) Receive(now time.Duration, data []byte) {
 	n.now = now
-	m, err := coord.ParseMessage(data)
+	m, err := n.cfg.Views.ParseMessage(data)
 	if err != nil {
 		n.event(Event{Kind: Dropped, Reason: err.Error()})
 		return
@@ -164,18 +163,40 @@ func (n *Node) source() coord.Source {
 	return coord.Source{ID: n.cfg.Self.ID, Address: n.cfg.Self.Address}
 }
 
-// learn remembers where members are.
-func (n *Node) learn(members []coord.Member) {
-	for _, m := range members {
-		n.peers[m.ID.Raft()] = m
+// peer is how to reach the agent with a number of the group.
+func (n *Node) peer(number uint64) (coord.Source, bool) {
+	for _, v := range []*coord.View{n.view, n.hint} {
+		if v != nil {
+			if i := v.Numbered(number); i >= 0 {
+				return coord.Source{ID: v.Members[i].ID, Address: v.Members[i].Address}, true
+			}
+		}
 	}
+	s, ok := n.others[number]
+	return s, ok
 }
 
-// forget forgets members that are in no view and in no group any more.
-func (n *Node) forget() {
-	for id, m := range n.peers {
-		if n.view.Index(m.ID) < 0 && (n.voter == nil || !n.voter.has(id)) {
-			delete(n.peers, id)
+// where is how to reach a member.
+func (n *Node) where(id coord.ID) coord.Source {
+	if s, ok := n.peer(id.Raft()); ok && s.ID == id {
+		return s
+	}
+	return coord.Source{ID: id}
+}
+
+// forget forgets who is in no view and in no group any more. Of the view before, it keeps
+// those that are still in the group.
+func (n *Node) forget(before *coord.View) {
+	if n.voter != nil && before != nil {
+		for _, number := range slices.Concat(n.voter.config.GetVoters(), n.voter.config.GetVotersOutgoing()) {
+			if i := before.Numbered(number); i >= 0 && n.view.Numbered(number) < 0 {
+				n.others[number] = coord.Source{ID: before.Members[i].ID, Address: before.Members[i].Address}
+			}
+		}
+	}
+	for number := range n.others {
+		if n.view.Numbered(number) >= 0 || n.voter == nil || !n.voter.has(number) {
+			delete(n.others, number)
 		}
 	}
 	for id := range n.gossip {
@@ -188,11 +209,6 @@ func (n *Node) forget() {
 			delete(n.followers, id)
 		}
 	}
-}
-
-// where is how to reach a member.
-func (n *Node) where(id coord.ID) coord.Source {
-	return coord.Source{ID: id, Address: n.peers[id.Raft()].Address}
 }
 
 // member reports whether this agent is in the newest view that it knows.

@@ -185,14 +185,14 @@ func (n *Node) Term(index uint64) (term uint64, ok bool) {
 
 // Held is how much an agent keeps in memory.
 type Held struct {
-	Peers, Followers, Gossip, Joins, Reports, Gone int
-	Waiting, Entries, Events, Messages             int
+	Others, Followers, Gossip, Joins, Reports, Gone int
+	Waiting, Entries, Events, Messages              int
 }
 
 // Held counts what this agent keeps.
 func (n *Node) Held() Held {
 	h := Held{
-		Peers: len(n.peers), Followers: len(n.followers), Gossip: len(n.gossip),
+		Others: len(n.others), Followers: len(n.followers), Gossip: len(n.gossip),
 		Joins: len(n.lead.order), Reports: len(n.lead.reports), Gone: len(n.lead.gone),
 		Waiting: len(n.commit.waiting), Events: len(n.events), Messages: len(n.out),
 	}

@@ -107,8 +107,8 @@ func (n *Node) receiveRaft(from coord.Source, data []byte) {
 	case raftpb.MessageType_MsgApp, raftpb.MessageType_MsgHeartbeat, raftpb.MessageType_MsgSnap:
 		v.heard, v.led = n.now, n.now
 	}
-	if _, known := n.peers[from.ID.Raft()]; !known {
-		n.peers[from.ID.Raft()] = coord.Member{ID: from.ID, Address: from.Address}
+	if _, known := n.peer(from.ID.Raft()); !known {
+		n.others[from.ID.Raft()] = from
 	}
 	_ = v.node.Step(&m) // what does not fit is dropped, as a lost message is
 }
@@ -167,7 +167,7 @@ func (v *voter) keep(rd raft.Ready) {
 
 func (n *Node) sendRaft(messages []*raftpb.Message) {
 	for _, m := range messages {
-		peer, known := n.peers[m.GetTo()]
+		peer, known := n.peer(m.GetTo())
 		if !known {
 			n.voter.node.ReportUnreachable(m.GetTo())
 			continue
@@ -176,7 +176,7 @@ func (n *Node) sendRaft(messages []*raftpb.Message) {
 		if err != nil {
 			panic(err) // every message of raft can be written
 		}
-		n.send(coord.Source{ID: peer.ID, Address: peer.Address}, &coord.Raft{Data: data})
+		n.send(peer, &coord.Raft{Data: data})
 		if m.GetType() == raftpb.MessageType_MsgSnap {
 			n.voter.node.ReportSnapshot(m.GetTo(), raft.SnapshotFinish) // if it is lost, raft probes again
 		}
@@ -209,7 +209,6 @@ func (n *Node) apply(e *raftpb.Entry) {
 		n.event(Event{Kind: Applied, Index: e.GetIndex(), Term: e.GetTerm(), Entry: entry, Effect: effect, Voters: v.config.GetVoters(), Outgoing: v.config.GetVotersOutgoing()})
 		switch e := effect.(type) {
 		case *coord.Installed:
-			n.learn(e.View.Members)
 			n.lead.installed(e)
 			all = true
 		case *coord.Extended, *coord.Redone, *coord.Closed:
@@ -233,7 +232,6 @@ func (n *Node) restore(s *raftpb.Snapshot) {
 		if err := v.machine.Restore(s.GetData()); err != nil {
 			panic(err) // a voter of the same version wrote it
 		}
-		n.learn(v.machine.View().Members)
 		n.brief()
 		n.spread(true, nil)
 	}

@@ -26,6 +26,7 @@ type World struct {
 	steps  *collectives      // lockstep
 	done   map[int64][]uint8 // async: how often each position of an epoch was accepted by its rank
 	rand   *rand.Rand
+	views  *coord.Views
 
 	trace    io.Writer // nil: none
 	digest   [2]uint64
@@ -53,6 +54,7 @@ func Run(sc Scenario, trace io.Writer) *Result {
 func newWorld(sc Scenario, trace io.Writer) *World {
 	w := &World{sc: sc, trace: trace, procs: map[coord.ID]*process{}, done: map[int64][]uint8{}, rand: rand.New(rand.NewPCG(sc.Seed, 1))}
 	w.result.Seed = sc.Seed
+	w.views = coord.NewViews()
 	w.net.init(w)
 	w.gossip.init(w)
 	w.log.init(w)
