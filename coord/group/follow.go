@@ -9,12 +9,17 @@ import (
 
 const (
 	// followFor is how long a voter sends briefs to who has asked, in beats.
-	followFor = 20
+	followFor = 40
 	// followEvery is how often an agent asks, in beats.
-	followEvery = 5
+	followEvery = 10
 	// deafAfter is how long an agent waits for a brief before it asks another voter, in
-	// beats.
-	deafAfter = 15
+	// beats. One that gossip suspects is not waited for.
+	deafAfter = 25
+	// reportEvery is how often an agent says how far its ranks are, though there is
+	// nothing new, in beats.
+	reportEvery = 10
+	// reportParts is how many times an agent reports progress within what is leased.
+	reportParts = 8
 )
 
 // follow asks a voter for briefs. An agent that is not in the job asks to be admitted.
@@ -22,7 +27,7 @@ func (n *Node) follow() {
 	if n.informed() {
 		return
 	}
-	late := n.now-n.following.heard >= deafAfter*n.cfg.Beat
+	late := n.now-n.following.heard >= deafAfter*n.cfg.Beat || n.gossip[n.following.voter].State >= Suspect
 	behind := n.seen.View > n.known.Known.View && n.now-n.following.asked >= 2*n.cfg.Beat
 	if n.now-n.following.asked < followEvery*n.cfg.Beat && !behind || n.now == n.following.asked {
 		return
@@ -37,7 +42,7 @@ func (n *Node) follow() {
 		j.Ranks = n.here()
 		n.send(to, j)
 	}
-	n.send(to, &coord.Follow{Known: n.known.Known, Seq: n.commit.decided})
+	n.put(to, &coord.Follow{Known: n.known.Known, Seq: n.commit.decided}, !behind)
 }
 
 // informed reports whether this agent has the log itself. A voter that hears of no leader may
@@ -102,25 +107,26 @@ func (n *Node) takeFollow(from coord.Source, f *coord.Follow) {
 	}
 	fl.Source, fl.known, fl.seq = from, f.Known, f.Seq
 	fl.until = n.now + followFor*n.cfg.Beat
-	n.sendBrief(fl, "")
+	n.putBrief(fl, fl.known == n.voter.machine.Stamp())
 }
 
 // maxFollowers bounds whom one voter serves.
 const maxFollowers = 1 << 16
 
 // sendBrief tells a follower what is new.
-func (n *Node) sendBrief(f *follower, refused string) {
+func (n *Node) sendBrief(f *follower) { n.putBrief(f, false) }
+
+func (n *Node) putBrief(f *follower, steady bool) {
 	m := &n.voter.machine
 	if !m.Formed() {
 		return
 	}
 	b := m.Brief(f.ID, f.known)
-	b.Refused = refused
 	if p, ok := n.peer(n.voter.leader); ok {
 		b.Leader = p.ID
 	}
 	f.known = b.Known
-	n.send(f.Source, b)
+	n.put(f.Source, b, steady)
 }
 
 // brief takes over what the log's newest entry means to this agent itself.
@@ -141,14 +147,14 @@ func (n *Node) spread(all bool, some []coord.ID) {
 	if !all {
 		for _, id := range some {
 			if f := n.followers[id]; f != nil && f.until >= n.now {
-				n.sendBrief(f, "")
+				n.sendBrief(f)
 			}
 		}
 		return
 	}
 	for _, f := range n.inOrder() {
 		if f.until >= n.now {
-			n.sendBrief(f, "")
+			n.sendBrief(f)
 		}
 	}
 }
@@ -294,11 +300,25 @@ func (n *Node) report() {
 	if !n.member() || n.now-n.reported < n.cfg.Beat {
 		return
 	}
-	n.reported = n.now
 	r := &coord.Report{Author: n.cfg.Self.ID, View: n.entered, Redos: n.redos, Ranks: n.here(), Done: n.done, Used: n.used}
-	if n.voter != nil {
+	if n.voter != nil && n.voter.leads {
+		n.reported = n.now
 		n.takeReport(r)
 		return
 	}
-	n.send(n.toLeader(), r)
+	to := n.toLeader()
+	last := n.last
+	news := r.View != last.View || r.Redos != last.Redos || !slices.Equal(r.Ranks, last.Ranks)
+	if !news && to.ID == n.lastTo && !n.moved(r.Done) && n.now-n.reported < reportEvery*n.cfg.Beat {
+		return
+	}
+	n.reported, n.last, n.lastTo = n.now, *r, to.ID
+	n.put(to, r, !news)
+}
+
+// moved reports whether the ranks have come far enough to say so: a good part of what is
+// leased, or to its end.
+func (n *Node) moved(done int64) bool {
+	leased := n.known.Horizon - n.known.Step
+	return done > n.last.Done && (done >= n.known.Horizon || done-n.last.Done >= max(1, leased/reportParts))
 }

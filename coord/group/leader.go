@@ -271,7 +271,9 @@ func (n *Node) takeJoin(j *coord.Join) {
 
 func (l *leader) join(n *Node, j *coord.Join) {
 	if n.voter.machine.Formed() && n.voter.machine.View().Index(j.ID) >= 0 {
-		n.sendBrief(&follower{Source: coord.Source{ID: j.ID, Address: j.Address}}, "")
+		if n.followers[j.ID] == nil { // else it has the view already, or it is under way
+			n.sendBrief(&follower{Source: coord.Source{ID: j.ID, Address: j.Address}})
+		}
 		return
 	}
 	if n.voter.machine.Formed() {
@@ -296,8 +298,8 @@ func (n *Node) takeReport(r *coord.Report) {
 		if n.voter.machine.Formed() && n.voter.machine.View().Index(r.Author) >= 0 {
 			n.lead.reports[r.Author] = r
 		}
-	case r.Author != n.cfg.Self.ID || n.voter.leader != 0:
-		n.send(n.toLeader(), r)
+	default:
+		n.put(n.toLeader(), r, true)
 	}
 }
 

@@ -39,6 +39,8 @@ type Node struct {
 	redos      uint64
 	done, used int64
 	reported   time.Duration
+	last       coord.Report // that was sent
+	lastTo     coord.ID
 	commit     commits
 	redo       struct {
 		*coord.Redo // nil: none is asked for
@@ -62,6 +64,9 @@ type follower struct {
 type Send struct {
 	To      coord.Source
 	Message []byte
+	// Steady is what the clock alone has said, with nothing new in it: heartbeats, who
+	// follows whom, reports and briefs to show that one is there.
+	Steady bool
 }
 
 // New makes a Node at a time.
@@ -151,12 +156,14 @@ func (n *Node) Outbox() []Send {
 	return out
 }
 
-func (n *Node) send(to coord.Source, b coord.Body) {
+func (n *Node) send(to coord.Source, b coord.Body) { n.put(to, b, false) }
+
+func (n *Node) put(to coord.Source, b coord.Body, steady bool) {
 	if to.ID == n.cfg.Self.ID || to.Address == "" {
 		return
 	}
 	m := coord.Message{From: n.source(), To: to.ID, Stamp: n.known.Known, Body: b}
-	n.out = append(n.out, Send{to, coord.AppendMessage(nil, &m)})
+	n.out = append(n.out, Send{to, coord.AppendMessage(nil, &m), steady})
 }
 
 func (n *Node) source() coord.Source {

@@ -176,7 +176,8 @@ func (n *Node) sendRaft(messages []*raftpb.Message) {
 		if err != nil {
 			panic(err) // every message of raft can be written
 		}
-		n.send(peer, &coord.Raft{Data: data})
+		beat := m.GetType() == raftpb.MessageType_MsgHeartbeat || m.GetType() == raftpb.MessageType_MsgHeartbeatResp
+		n.put(peer, &coord.Raft{Data: data}, beat)
 		if m.GetType() == raftpb.MessageType_MsgSnap {
 			n.voter.node.ReportSnapshot(m.GetTo(), raft.SnapshotFinish) // if it is lost, raft probes again
 		}

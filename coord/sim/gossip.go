@@ -17,6 +17,7 @@ type gossip struct {
 	w     *World
 	times detection
 	pairs map[pair]*opinion
+	known map[*process]bool // subjects of whom someone holds something
 	dirty bool
 	reach []int // of each host: its part of the network; -1: it is out
 }
@@ -34,7 +35,7 @@ type opinion struct {
 const mostPairs = 64
 
 func (g *gossip) init(w *World) {
-	g.w, g.times, g.pairs = w, w.sc.Profile.detection(), map[pair]*opinion{}
+	g.w, g.times, g.pairs, g.known = w, w.sc.Profile.detection(), map[pair]*opinion{}, map[*process]bool{}
 }
 
 // changed says that someone may have come into reach or left it.
@@ -58,7 +59,10 @@ func (g *gossip) update() {
 	g.components()
 	for _, s := range g.w.order {
 		if s.dead && g.w.now-s.died > time.Minute {
-			continue // known
+			continue // settled long ago
+		}
+		if !g.known[s] && !s.dead && !s.stopped && len(g.w.net.rules) == 0 {
+			continue // all is well with it
 		}
 		for _, h := range g.w.hosts {
 			if o := h.proc; o != nil && !o.dead && o != s && g.matters(o, s) {
@@ -78,7 +82,7 @@ func (g *gossip) follow(o, s *process) {
 			return // nothing is remarkable about it
 		}
 		op = &opinion{reachable: true}
-		g.pairs[at] = op
+		g.pairs[at], g.known[s] = op, true
 	}
 	if op.reachable == reachable {
 		return
@@ -139,7 +143,7 @@ func (g *gossip) doubt(o, s *process, d time.Duration) {
 	op := g.pairs[at]
 	if op == nil {
 		op = &opinion{reachable: true}
-		g.pairs[at] = op
+		g.pairs[at], g.known[s] = op, true
 	}
 	op.doubted = g.w.now + d
 	g.tell(o, s, op, group.Dead)

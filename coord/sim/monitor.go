@@ -69,7 +69,7 @@ func (w *World) lost(p *process) {
 	if !slices.ContainsFunc(w.log.plain.members, func(m coord.Member) bool { return m.ID == p.id }) {
 		return
 	}
-	w.leaving = append(w.leaving, pending{id: p.id, at: w.now})
+	w.leaving = append(w.leaving, pending{id: p.id, at: w.now, caused: w.result.Caused})
 	if !w.watching {
 		w.watching = true
 		w.after(0, w.recovery)
@@ -89,6 +89,7 @@ func (w *World) recovery() {
 			}
 		}
 		w.result.Recovery = append(w.result.Recovery, w.now-l.at)
+		w.result.Change = append(w.result.Change, w.result.Caused-l.caused)
 		return true
 	})
 	if w.watching = len(w.leaving) > 0; w.watching {

@@ -70,6 +70,9 @@ func (n *network) chances() Network {
 // send puts a message on its way.
 func (w *World) send(from *process, s *group.Send) {
 	w.result.Messages++
+	if !s.Steady {
+		w.result.Caused++
+	}
 	w.result.Bytes += int64(len(s.Message))
 	to := w.hostAt(s.To.Address)
 	if to < 0 || w.net.blocked(from.place, to) {

@@ -105,7 +105,15 @@ func (m *plain) form(f *coord.Form, i *coord.Installed) {
 	m.horizon = m.end(m.step + m.job.Lease)
 	m.grant()
 	m.plans[0] = []stretch{{m.cut, seats(m.members)}}
-	m.done = make([]bool, m.job.N)
+	m.open()
+}
+
+// open begins an epoch.
+func (m *plain) open() {
+	if m.job.Mode == coord.Async {
+		m.done = make([]bool, m.job.N)
+	}
+	m.count, m.digest = 0, [2]uint64{}
 }
 
 // end is a lease within the job.
@@ -298,7 +306,7 @@ func (m *plain) close(c *coord.Closed, bad func(string, string, ...any)) {
 	}
 	m.w.epochs++
 	m.epoch++
-	m.done, m.count, m.digest = make([]bool, m.job.N), 0, [2]uint64{}
+	m.open()
 }
 
 // compare holds the machine against the model.

@@ -31,7 +31,9 @@ type Result struct {
 	Views     int // that were installed
 	LastView  uint64
 	Recovery  []time.Duration // from a loss to views without it, everywhere
+	Change    []int           // of each: messages in that time that the clock alone did not say
 	Messages  int
+	Caused    int // of these: not what the clock alone says
 	Bytes     int64
 	Dropped   int // messages that made no sense
 	Corrupted int

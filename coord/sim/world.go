@@ -40,9 +40,9 @@ type World struct {
 
 // pending is a member that was lost, and may still be in someone's view.
 type pending struct {
-	id   coord.ID
-	at   time.Duration
-	calm bool // nothing else was wrong
+	id     coord.ID
+	at     time.Duration
+	caused int // Result.Caused then
 }
 
 // Run carries a scenario out. Trace, if it is not nil, gets a line for whatever happens.
