@@ -624,7 +624,7 @@ func messages() []Body {
 		&Brief{Known: Stamp{3, 9}, View: view, Hint: true, Leader: named(2), Refused: "no", Cut: 9, Redos: 6, Horizon: 20, Step: 10, Halted: true, Epoch: 2, Committed: 5, Lanes: [][]nd.Span{{{Start: 1, Stop: 4}}, nil}, Seq: 8, Verdicts: []Verdict{Effective, VoidLane}},
 		&Ask{Entry: &Redo{View: 3, Redos: 2, Step: 9}},
 		&Report{Author: named(3), View: 4, Redos: 2, Ranks: []int{0, 2, 5}, Done: 4, Used: 7},
-		&Gone{ID: named(3), Reason: "it left"},
+		&Gone{ID: named(3), Reason: "it left", Hops: 1},
 	}
 }
 

@@ -101,10 +101,12 @@ type Report struct {
 	Used   int64  // lockstep: steps below it are delivered to one of them
 }
 
-// Gone says that an agent is gone for certain: it leaves, or its process has ended.
+// Gone says that an agent is gone for certain: it leaves, or its process has ended. Hops
+// counts how often it was passed on.
 type Gone struct {
 	ID     ID
 	Reason string
+	Hops   int
 }
 
 // maxHops is how often a message is passed on: to a voter, and to the leader.
@@ -295,9 +297,11 @@ func (b *Report) read(r *reader) {
 func (b *Gone) write(w *writer) {
 	w.id(b.ID)
 	w.text(b.Reason)
+	w.count(b.Hops)
 }
 
 func (b *Gone) read(r *reader) {
 	b.ID = r.id()
 	b.Reason = r.text(maxReason)
+	b.Hops = r.count(maxHops)
 }

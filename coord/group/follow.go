@@ -52,7 +52,10 @@ func (n *Node) informed() bool {
 	if v == nil || !v.machine.Formed() || !n.member() || n.seen.View > n.known.Known.View {
 		return false
 	}
-	return v.leads || n.now-v.led < deafAfter*n.cfg.Beat
+	if v.leads {
+		return n.supported()
+	}
+	return n.now-v.led < deafAfter*n.cfg.Beat && v.alone <= n.now
 }
 
 // choose picks whom to ask: of the voters one by the agent's own ID, so that they share
@@ -122,9 +125,7 @@ func (n *Node) putBrief(f *follower, steady bool) {
 		return
 	}
 	b := m.Brief(f.ID, f.known)
-	if p, ok := n.peer(n.voter.leader); ok {
-		b.Leader = p.ID
-	}
+	b.Leader = n.leader()
 	f.known = b.Known
 	n.put(f.Source, b, steady)
 }
@@ -136,9 +137,7 @@ func (n *Node) brief() {
 		return
 	}
 	b := m.Brief(n.cfg.Self.ID, n.known.Known)
-	if p, ok := n.peer(n.voter.leader); ok {
-		b.Leader = p.ID
-	}
+	b.Leader = n.leader()
 	n.takeBrief(n.cfg.Self.ID, b)
 }
 
@@ -172,6 +171,9 @@ func (n *Node) inOrder() []*follower {
 
 // takeBrief takes the newest state of the job, unless a newer one is known.
 func (n *Node) takeBrief(from coord.ID, b *coord.Brief) {
+	if v := n.voter; v != nil && !v.leads && b.Leader == (coord.ID{}) && from.Raft() == v.leader {
+		v.alone = n.now + deafAfter*n.cfg.Beat
+	}
 	if n.known.Known.Newer(b.Known) {
 		return
 	}
@@ -303,7 +305,7 @@ func (n *Node) report() {
 	r := &coord.Report{Author: n.cfg.Self.ID, View: n.entered, Redos: n.redos, Ranks: n.here(), Done: n.done, Used: n.used}
 	if n.voter != nil && n.voter.leads {
 		n.reported = n.now
-		n.takeReport(r)
+		n.takeReport(r.Author, r)
 		return
 	}
 	to := n.toLeader()

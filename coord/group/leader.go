@@ -48,9 +48,18 @@ func (l *leader) may(n *Node, what string) bool {
 	return true
 }
 
-// decide proposes what is due.
+// decide proposes what is due. One that hears of no majority decides nothing, and tells the
+// other voters why.
 func (l *leader) decide(n *Node) {
 	m := &n.voter.machine
+	if !n.supported() {
+		if l.may(n, "alone") {
+			for _, id := range m.View().Voters {
+				n.sendBrief(&follower{Source: n.where(id), known: m.Stamp()})
+			}
+		}
+		return
+	}
 	if !m.Formed() {
 		if l.may(n, "form") {
 			n.propose(&coord.Form{Job: n.cfg.Job, Members: n.cfg.Form, Start: n.cfg.Start})
@@ -263,7 +272,7 @@ func (n *Node) takeJoin(j *coord.Join) {
 	switch {
 	case n.voter != nil && n.voter.leads:
 		n.lead.join(n, j)
-	case j.Hops < 3:
+	case j.Hops < maxHops:
 		j.Hops++
 		n.send(n.toLeader(), j)
 	}
@@ -291,14 +300,16 @@ func (l *leader) join(n *Node, j *coord.Join) {
 	l.joins[j.ID] = j
 }
 
-func (n *Node) takeReport(r *coord.Report) {
+// takeReport notes a report, or passes on what its author has sent to a voter that does not
+// lead: once, for two of them may hold each other for the leader.
+func (n *Node) takeReport(from coord.ID, r *coord.Report) {
 	switch {
 	case n.voter == nil:
 	case n.voter.leads:
 		if n.voter.machine.Formed() && n.voter.machine.View().Index(r.Author) >= 0 {
 			n.lead.reports[r.Author] = r
 		}
-	default:
+	case from == r.Author:
 		n.put(n.toLeader(), r, true)
 	}
 }
@@ -313,8 +324,14 @@ func (n *Node) takeGone(g *coord.Gone) {
 		}
 		return
 	}
-	n.send(n.toLeader(), g)
+	if g.Hops < maxHops {
+		g.Hops++
+		n.send(n.toLeader(), g)
+	}
 }
+
+// maxHops is how often a message is passed on.
+const maxHops = 3
 
 // takeAsk puts an agent's entry into the log. Followers of the group pass proposals on
 // to the leader by themselves.

@@ -132,7 +132,7 @@ func (n *Node) take(m *coord.Message) {
 	case *coord.Ask:
 		n.takeAsk(m.From.ID, b.Entry)
 	case *coord.Report:
-		n.takeReport(b)
+		n.takeReport(m.From.ID, b)
 	case *coord.Gone:
 		n.takeGone(b)
 	}

@@ -2,6 +2,7 @@ package group
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -109,15 +110,35 @@ type State struct {
 	Votes  bool
 	Ranks  []int  // local ranks that are in the view, and have been since it began
 	Ending string // why this agent has no part any more
+	// Waiting is why nothing new can be decided now; empty: it can, as far as is known.
+	Waiting string
 }
 
 // State is the newest.
 func (n *Node) State() State {
-	s := State{View: n.view, Previous: n.previous, Brief: n.known, Leads: n.voter != nil && n.voter.leads, Votes: n.voter != nil, Ending: n.ending}
+	s := State{View: n.view, Previous: n.previous, Brief: n.known, Leads: n.voter != nil && n.voter.leads, Votes: n.voter != nil, Ending: n.ending, Waiting: n.waiting()}
 	if n.member() {
 		s.Ranks = n.serves()
 	}
 	return s
+}
+
+// waiting says what State.Waiting says.
+func (n *Node) waiting() string {
+	patience := deafAfter * n.cfg.Beat
+	switch {
+	case n.ending != "":
+		return ""
+	case n.view == nil:
+		return "no agent of the job has answered yet"
+	case !n.known.Open:
+		return fmt.Sprintf("%d ranks are there, and more are expected", n.view.World())
+	case n.known.Halted:
+		return "a rank was lost: the trainer must say from which step to go on"
+	case n.voter != nil && n.voter.leads && !n.supported(), !n.informed() && n.now-n.following.heard >= patience:
+		return fmt.Sprintf("a majority of the %d voters does not answer: nothing new is decided without it", len(n.view.Voters))
+	}
+	return ""
 }
 
 // serves are the ranks of State.

@@ -27,6 +27,11 @@ type voter struct {
 	led     time.Duration // when the leader last said something
 	leader  uint64
 	leads   bool
+	alone   time.Duration // until then the leader is known to have no majority
+
+	// answered is when each voter has last said something to this one, which leads.
+	answered map[uint64]time.Duration
+	since    time.Duration // when it came to lead
 }
 
 const (
@@ -105,13 +110,21 @@ func (n *Node) receiveRaft(from coord.Source, data []byte) {
 	v := n.voter
 	switch m.GetType() {
 	case raftpb.MessageType_MsgApp, raftpb.MessageType_MsgHeartbeat, raftpb.MessageType_MsgSnap:
-		v.heard, v.led = n.now, n.now
+		if m.GetTerm() >= v.node.BasicStatus().HardState.GetTerm() { // else of one that leads no more
+			v.heard, v.led = n.now, n.now
+		}
 	}
-	if _, known := n.peer(from.ID.Raft()); !known {
+	if v.leads {
+		v.answered[m.GetFrom()] = n.now
+	}
+	if _, known := n.peer(from.ID.Raft()); !known && len(n.others) < maxOthers {
 		n.others[from.ID.Raft()] = from
 	}
 	_ = v.node.Step(&m) // what does not fit is dropped, as a lost message is
 }
+
+// maxOthers bounds whom a voter remembers that is in no view: two sets of voters.
+const maxOthers = 16
 
 // vote makes this agent a voter, the one that it was if it was one: a voter keeps what
 // it has promised.
@@ -272,10 +285,42 @@ func (n *Node) noteLeader() {
 	if leads := status.RaftState == raft.StateLeader; leads != v.leads {
 		v.leads = leads
 		n.lead.reset()
+		v.answered, v.since = map[uint64]time.Duration{}, n.now
 		if leads {
 			n.event(Event{Kind: Led, ID: n.cfg.Self.ID})
 		}
 	}
+}
+
+// supported reports whether a leader hears of a majority, in both sets of voters while they
+// change.
+func (n *Node) supported() bool {
+	v, patience := n.voter, deafAfter*n.cfg.Beat
+	if n.now-v.since < patience {
+		return true
+	}
+	for _, set := range [][]uint64{v.config.GetVoters(), v.config.GetVotersOutgoing()} {
+		here := 0
+		for _, id := range set {
+			if at, ok := v.answered[id]; id == n.cfg.Self.ID.Raft() || ok && n.now-at < patience {
+				here++
+			}
+		}
+		if len(set) > 0 && here <= len(set)/2 {
+			return false
+		}
+	}
+	return true
+}
+
+// leader is who leads with a majority, as far as this voter knows; zero: nobody.
+func (n *Node) leader() coord.ID {
+	v := n.voter
+	if v.leads && !n.supported() || v.alone > n.now {
+		return coord.ID{}
+	}
+	p, _ := n.peer(v.leader)
+	return p.ID
 }
 
 // leave ends this agent's part as a voter once the others have taken it out. It keeps log and

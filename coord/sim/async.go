@@ -17,6 +17,7 @@ type asyncRanks struct {
 	locals  []int // that live
 	cursors map[int]*coord.Cursor
 	busy    map[int]bool
+	open    map[int]int64 // positions that a rank has, and of which it has not heard
 	until   time.Duration // stalled
 }
 
@@ -25,7 +26,7 @@ func (w *World) newWorker(p *process) worker {
 	if w.sc.Job.Mode == coord.Lockstep {
 		return newLockstepRanks(p)
 	}
-	r := &asyncRanks{p: p, locals: p.ranks, cursors: map[int]*coord.Cursor{}, busy: map[int]bool{}}
+	r := &asyncRanks{p: p, locals: p.ranks, cursors: map[int]*coord.Cursor{}, busy: map[int]bool{}, open: map[int]int64{}}
 	for _, k := range p.ranks {
 		r.cursors[k] = coord.NewCursor(&w.sc.Job, k)
 	}
@@ -44,6 +45,7 @@ func (r *asyncRanks) lose(local int) {
 	r.locals = without(r.locals, local)
 	delete(r.cursors, local)
 	delete(r.busy, local)
+	delete(r.open, local)
 	r.p.node.Ranks(r.p.local(), r.locals)
 }
 
@@ -66,8 +68,16 @@ func (r *asyncRanks) event(e *group.Event) {
 	if e.Verdict == coord.Effective {
 		r.p.w.accept(r.p, &e.Part)
 	}
-	if c := r.cursors[e.Part.Local]; c != nil {
-		c.Decide(e.Part.Span, e.Verdict)
+	c := r.cursors[e.Part.Local]
+	if c == nil {
+		return
+	}
+	void := c.Decide(e.Part.Span, e.Verdict)
+	switch {
+	case e.Verdict == coord.Effective:
+		r.open[e.Part.Local] -= e.Part.Span.Stop - e.Part.Span.Start
+	default:
+		r.lost(e.Part.Local, void)
 	}
 }
 
@@ -83,13 +93,20 @@ func (r *asyncRanks) poll() {
 	}
 	for i, k := range s.View.Members[at].Ranks {
 		if i < len(s.Lanes) && r.cursors[k] != nil {
-			r.cursors[k].Update(s.Epoch, s.Lanes[i])
+			r.lost(k, r.cursors[k].Update(s.Epoch, s.Lanes[i]))
 		}
 	}
 	for _, k := range r.locals {
 		if slices.Contains(s.Ranks, k) && !r.busy[k] && r.p.w.now >= r.until && s.Ending == "" {
 			r.take(k)
 		}
+	}
+}
+
+// lost is work that is another rank's now.
+func (r *asyncRanks) lost(local int, void []nd.Span) {
+	for _, x := range void {
+		r.open[local] -= x.Stop - x.Start
 	}
 }
 
@@ -100,6 +117,9 @@ func (r *asyncRanks) take(local int) {
 		return
 	}
 	w.delivered(r.p, x)
+	if r.open[local] += x.Stop - x.Start; r.open[local] > w.sc.Job.Ahead {
+		w.violate("I7", r.p.place, "local rank %d has %d positions that are not committed, at most %d are leased", local, r.open[local], w.sc.Job.Ahead)
+	}
 	r.busy[local] = true
 	w.after(w.workTime(r.p), func() { r.finish(local, c, x) })
 }

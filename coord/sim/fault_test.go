@@ -14,7 +14,7 @@ func TestFaults(t *testing.T) {
 		found := false
 		for seed := uint64(0); seed < 1000 && !found; seed++ {
 			sc := Draw(seed, &Options{Faults: Kinds(), Break: f})
-			if r := Run(sc, nil); len(r.Violations) > 0 {
+			if r := Run(sc, Watch{}); len(r.Violations) > 0 {
 				t.Logf("bug %d: seed %d: %v", f, seed, r.Violations[0])
 				found = true
 			}

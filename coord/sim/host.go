@@ -71,7 +71,6 @@ type process struct {
 	config  config // that decides, as of applied
 	before  config // and the one before it
 	ticks   int
-	sawAt   time.Duration
 	worked  time.Duration
 }
 
@@ -187,6 +186,7 @@ func (p *process) stop(d time.Duration) {
 	}
 	p.stopped = true
 	p.w.say(p.place, "stopped for %v", d)
+	p.w.picture.span(p.w.now, p.w.now+d, p.place, "stopped")
 	p.w.gossip.changed()
 	p.w.after(d, func() {
 		if p.dead {

@@ -46,6 +46,7 @@ func (w *World) watch(p *process, e *group.Event) {
 	case group.Led:
 		w.result.Elections++
 		w.say(p.place, "leads")
+		w.picture.mark(w.now, p.place, "leads")
 	case group.Dropped:
 		w.result.Dropped++
 	case group.Refused:

@@ -27,7 +27,7 @@ func (w *World) checkState(p *process) {
 		w.violate("I8", p.place, "view %d, epoch %d, turn %d at %v, after view %d, epoch %d, turn %d at %v", view, s.Epoch, s.Redos, s.Known, p.view, p.epoch, p.turn, p.known)
 	}
 	if view != p.view {
-		w.sawView(p, s.View)
+		w.picture.mark(w.now, p.place, "view")
 	}
 	p.view, p.known, p.epoch, p.turn = view, s.Known, s.Epoch, s.Redos
 	if view > w.log.plain.view || s.Known.Index > w.log.last && s.Known.Index > p.applied {
@@ -48,24 +48,15 @@ func (w *World) bounded(p *process) {
 	w.result.Entries = max(w.result.Entries, h.Entries)
 }
 
-// sawView is an agent that enters a view: it must be the one of that number.
-func (w *World) sawView(p *process, v *coord.View) {
-	if w.picture != nil {
-		w.picture.saw(w.now, p.place, v.Number)
-	}
-	p.sawAt = w.now
-}
-
 // installed notes who must leave all views.
 func (w *World) installed(e *coord.Installed) {
 	w.result.LastView = e.View.Number
+	w.picture.installed(w.now, len(e.View.Members))
 }
 
 // lost is a process that has ended: the views must come to be without it.
 func (w *World) lost(p *process) {
-	if w.picture != nil {
-		w.picture.lost(w.now, p.place)
-	}
+	w.picture.mark(w.now, p.place, "dead")
 	if !slices.ContainsFunc(w.log.plain.members, func(m coord.Member) bool { return m.ID == p.id }) {
 		return
 	}
@@ -110,9 +101,7 @@ func (w *World) delivered(p *process, x nd.Span) {
 
 func (w *World) lastWork(p *process) {
 	p.worked = w.now
-	if w.picture != nil {
-		w.picture.work(w.now, p.place)
-	}
+	w.picture.delivered(w.now, p.place)
 }
 
 // deliveredStep is a step that a rank of a lockstep job is given.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/headrace/headrace/coord/group"
@@ -8,17 +9,20 @@ import (
 
 // network is the links between hosts.
 type network struct {
-	w     *World
-	rules []*rule
-	noise []Network
-	at    map[string]int // host by address
-	slow  map[int]time.Duration
+	w      *World
+	rules  []*rule
+	noise  []Network
+	at     map[string]int // host by address
+	slow   map[int]time.Duration
+	second time.Duration // the present one, and what was sent in it
+	sent   int
 }
 
 // rule is a fault of links that holds for a while.
 type rule struct {
 	blocks func(from, to int) bool
 	group  func(place int) bool // a partition: those for which it holds, and the others
+	ends   []int                // a link: between whom
 	off    bool                 // a link that flaps is up at the moment
 }
 
@@ -39,6 +43,11 @@ func (n *network) blocked(from, to int) bool {
 // add puts a rule in force for a while.
 func (n *network) add(r *rule, d time.Duration) {
 	n.rules = append(n.rules, r)
+	for _, h := range n.w.hosts {
+		if r.group != nil && r.group(h.place) || r.group == nil && slices.Contains(r.ends, h.place) {
+			n.w.picture.span(n.w.now, n.w.now+d, h.place, "cut")
+		}
+	}
 	n.w.gossip.changed()
 	n.w.after(d, func() {
 		for i, o := range n.rules {
@@ -70,6 +79,7 @@ func (n *network) chances() Network {
 // send puts a message on its way.
 func (w *World) send(from *process, s *group.Send) {
 	w.result.Messages++
+	w.net.storm()
 	if !s.Steady {
 		w.result.Caused++
 	}
@@ -102,6 +112,21 @@ func (w *World) send(from *process, s *group.Send) {
 		}
 		place := from.place
 		w.after(delay, func() { w.deliver(place, to, data) })
+	}
+}
+
+// mostSent is how many messages a host may send in a second, in the mean of all: a rank that
+// commits piece by piece sends a few dozen, a voter as many for each that it serves.
+const mostSent = 1000
+
+// storm looks out for agents that set each other off.
+func (n *network) storm() {
+	if second := n.w.now / time.Second; second != n.second {
+		n.second, n.sent = second, 0
+	}
+	if n.sent++; n.sent > mostSent*(len(n.w.hosts)+8) {
+		n.w.violate("memory", -1, "%d messages were sent within a second", n.sent)
+		n.sent = 0
 	}
 }
 

@@ -85,6 +85,7 @@ func (w *World) single(a *Action, p *process) {
 		p.stop(a.For)
 	case Slow:
 		w.net.slow[p.place] += a.By
+		w.picture.span(w.now, w.now+a.For, p.place, "slow")
 		w.after(a.For, func() { w.net.slow[p.place] -= a.By })
 	case Leave:
 		w.leave(p, a.By)
@@ -92,6 +93,7 @@ func (w *World) single(a *Action, p *process) {
 		w.twin(p)
 	case Stall:
 		p.work.stall(w.now + a.For)
+		w.picture.span(w.now, w.now+a.For, p.place, "stalled")
 	case Rank:
 		p.work.lose(a.N)
 		w.after(a.For, func() {
@@ -108,7 +110,7 @@ func (w *World) single(a *Action, p *process) {
 
 func (w *World) pairwise(a *Action, who, other *process) {
 	from, to := who.place, other.place
-	link := &rule{blocks: func(x, y int) bool { return x == from && y == to || a.N == 2 && x == to && y == from }}
+	link := &rule{ends: []int{from, to}, blocks: func(x, y int) bool { return x == from && y == to || a.N == 2 && x == to && y == from }}
 	switch a.Kind {
 	case Doubt:
 		w.gossip.doubt(who, other, a.For)

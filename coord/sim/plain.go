@@ -25,11 +25,12 @@ type plain struct {
 	granted            map[uint64]int64     // by turn: the highest horizon
 
 	// Async.
-	done   []bool
-	count  int64
-	digest [2]uint64
-	seqs   map[coord.ID]uint64
-	lanes  int // entries until lanes are looked at again
+	done    []bool
+	authors [][]coord.ID // of what is effective, by epoch and position
+	count   int64
+	digest  [2]uint64
+	seqs    map[coord.ID]uint64
+	lanes   int // entries until lanes are looked at again
 }
 
 // stretch is which ranks deliver the steps from a cut on.
@@ -112,6 +113,7 @@ func (m *plain) form(f *coord.Form, i *coord.Installed) {
 func (m *plain) open() {
 	if m.job.Mode == coord.Async {
 		m.done = make([]bool, m.job.N)
+		m.authors = append(m.authors, make([]coord.ID, m.job.N))
 	}
 	m.count, m.digest = 0, [2]uint64{}
 }
@@ -250,7 +252,7 @@ func (m *plain) outcome(c *coord.Commit, o *coord.Outcome, lanes [][]nd.Span, ba
 		if rank < 0 || rank >= len(lanes) || !startsWith(lanes[rank], p.Span, c.Parts[:k], p.Local) {
 			bad("I3", "positions %v are effective, and not the next of local rank %d of %v", p.Span, p.Local, short(c.Author))
 		}
-		m.commit(p, bad)
+		m.commit(c.Author, p, bad)
 	}
 	if effective && c.Seq != m.seqs[c.Author]+1 {
 		bad("I5", "commit %d of %v is effective after commit %d", c.Seq, short(c.Author), m.seqs[c.Author])
@@ -273,13 +275,14 @@ func startsWith(lane []nd.Span, x nd.Span, before []coord.Part, local int) bool 
 	return false
 }
 
-func (m *plain) commit(p coord.Part, bad func(string, string, ...any)) {
+func (m *plain) commit(author coord.ID, p coord.Part, bad func(string, string, ...any)) {
 	for at := p.Span.Start; at < p.Span.Stop; at++ {
 		if at < 0 || at >= m.job.N || m.done[at] {
 			bad("I5", "position %d of %d is effective twice, or none", at, m.job.N)
 			return
 		}
 		m.done[at] = true
+		m.authors[m.epoch][at] = author
 		m.count++
 	}
 	m.digest[0] += p.Digest[0]

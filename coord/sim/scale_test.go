@@ -27,7 +27,7 @@ func TestScale(t *testing.T) {
 			if mode == coord.Async {
 				sc.Pace = 0
 			}
-			r := Run(sc, nil)
+			r := Run(sc, Watch{})
 			t.Logf("%v %v: recovery %v, change %v, %v, messages %d caused %d, %d events, %v wall, bytes %d", mode, who, r.Recovery, r.Change, r.Violations, r.Messages, r.Caused, r.Events, time.Since(begin), r.Bytes)
 		}
 	}

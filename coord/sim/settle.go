@@ -10,11 +10,13 @@ import (
 
 // settle looks, once a second after the last fault, whether all is well again.
 func (w *World) settle() {
+	if w.majorityLost() {
+		w.stop()
+		return
+	}
 	why := w.unsettled()
 	switch {
-	case why == "" && w.minority() && w.now-w.latestWork() < 10*time.Second:
-		// without a majority, the last leases are used up
-	case why == "" && (w.over() || w.minority() || w.sc.Pace == 0):
+	case why == "" && (w.over() || w.sc.Pace == 0):
 		w.result.ended = true
 		return
 	case why == "" && w.progress() != w.result.progress:
@@ -30,6 +32,33 @@ func (w *World) settle() {
 	w.after(time.Second, w.settle)
 }
 
+// stop watches a job that has lost a majority for good: its last leases are used up, and
+// then each agent says why nothing comes (I11).
+func (w *World) stop() {
+	if w.stopped == 0 {
+		w.stopped = w.now
+	}
+	switch {
+	case w.now-w.stopped < 15*time.Second:
+	case w.now-w.latestWork() >= 10*time.Second:
+		w.result.ended = true
+		w.reasons()
+		return
+	case w.now-w.stopped > w.sc.Profile.bound()+time.Duration(4*w.sc.Job.Lease)*10*w.sc.Pace:
+		w.violate("I11", -1, "something was delivered %v after a majority of the voters was lost", w.latestWork()-w.stopped)
+		return
+	}
+	w.after(time.Second, w.settle)
+}
+
+func (w *World) reasons() {
+	for _, p := range w.live() {
+		if s := p.node.State(); s.Waiting == "" && s.Ending == "" && !s.Over {
+			w.violate("I11", p.place, "a majority of the voters is lost, and the agent does not say so")
+		}
+	}
+}
+
 // progress is a number that grows while the job gets on.
 func (w *World) progress() [3]int64 {
 	m := &w.log.plain
@@ -42,7 +71,7 @@ func (w *World) over() bool {
 
 // minority reports whether a majority of the voters is gone for good: nothing is decided any
 // more.
-func (w *World) minority() bool {
+func (w *World) majorityLost() bool {
 	var newest *process
 	var at uint64
 	for _, p := range w.order {
@@ -70,9 +99,6 @@ func (w *World) minority() bool {
 
 // unsettled says what is not yet as it must come to be; empty: all is well.
 func (w *World) unsettled() string {
-	if w.minority() {
-		return ""
-	}
 	live := w.live()
 	if len(live) == 0 {
 		return ""
@@ -130,14 +156,29 @@ func (w *World) standing() string {
 // atEnd checks what must hold when a run is over.
 func (w *World) atEnd() {
 	w.result.Over = w.log.machine.Over()
-	w.result.Stopped = w.minority()
+	w.result.Stopped = w.majorityLost()
 	w.result.Epochs = w.epochs
 	w.result.Covered = w.log.plain.count
 	w.result.N = w.sc.Job.N
-	if w.result.ended {
+	if w.result.Over && w.result.ended {
+		w.heardOf()
+	}
+	if w.result.ended || w.result.Stopped {
 		return
 	}
 	if why := w.unsettled(); why != "" && w.now > w.lastEnd+w.sc.Profile.bound() {
 		w.violate("I10", -1, "at the end: %s", why)
+	}
+}
+
+// heardOf checks that each rank that lives has heard of what it has done (I5).
+func (w *World) heardOf() {
+	for epoch, authors := range w.log.plain.authors {
+		for at, id := range authors {
+			if p := w.procs[id]; p != nil && !p.dead && w.done[int64(epoch)][at] == 0 {
+				w.violate("I5", p.place, "position %d of epoch %d is effective, and its rank has not heard of it", at, epoch)
+				return
+			}
+		}
 	}
 }

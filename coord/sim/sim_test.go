@@ -23,7 +23,7 @@ func TestSeeds(t *testing.T) {
 	var rec []time.Duration
 	for seed := from; seed < from+n; seed++ {
 		sc := Draw(uint64(seed), &Options{Faults: Kinds()})
-		r := Run(sc, nil)
+		r := Run(sc, Watch{})
 		rec = append(rec, r.Recovery...)
 		if r.Over {
 			over++
@@ -56,14 +56,14 @@ func TestTrace(t *testing.T) {
 		fmt.Fprintln(f, a)
 	}
 	fmt.Fprintf(f, "%+v\n", sc)
-	r := Run(sc, f)
+	r := Run(sc, Watch{Trace: f})
 	t.Logf("%+v", r.Violations)
 }
 
 func TestProbe(t *testing.T) {
 	var seed uint64
 	fmt.Sscan(os.Getenv("SEED"), &seed)
-	w := newWorld(Draw(seed, &Options{Faults: Kinds()}), nil)
+	w := newWorld(Draw(seed, &Options{Faults: Kinds()}), Watch{})
 	w.run()
 	for _, p := range w.order {
 		s := p.node.State()

@@ -35,7 +35,8 @@ type World struct {
 	lastEnd  time.Duration // when the last fault is over
 	leaving  []pending
 	watching bool
-	epochs   int64 // closed
+	epochs   int64         // closed
+	stopped  time.Duration // when a majority was found to be lost; 0: it is not
 }
 
 // pending is a member that was lost, and may still be in someone's view.
@@ -45,14 +46,17 @@ type pending struct {
 	caused int // Result.Caused then
 }
 
-// Run carries a scenario out. Trace, if it is not nil, gets a line for whatever happens.
-func Run(sc Scenario, trace io.Writer) *Result {
-	w := newWorld(sc, trace)
-	return w.run()
+// Watch is who looks on while a scenario runs. It changes nothing.
+type Watch struct {
+	Trace   io.Writer // gets a line for whatever happens; nil: none
+	Picture *Picture  // nil: none
 }
 
-func newWorld(sc Scenario, trace io.Writer) *World {
-	w := &World{sc: sc, trace: trace, procs: map[coord.ID]*process{}, done: map[int64][]uint8{}, rand: rand.New(rand.NewPCG(sc.Seed, 1))}
+// Run carries a scenario out, up to the first violation.
+func Run(sc Scenario, watch Watch) *Result { return newWorld(sc, watch).run() }
+
+func newWorld(sc Scenario, watch Watch) *World {
+	w := &World{sc: sc, trace: watch.Trace, picture: watch.Picture, procs: map[coord.ID]*process{}, done: map[int64][]uint8{}, rand: rand.New(rand.NewPCG(sc.Seed, 1))}
 	w.result.Seed = sc.Seed
 	w.views = coord.NewViews()
 	w.net.init(w)
@@ -89,6 +93,7 @@ func (w *World) run() *Result {
 		w.atEnd()
 	}
 	w.result.Time = w.now
+	w.picture.close(w)
 	w.result.Digest = w.digest
 	return &w.result
 }
