@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/headrace/headrace/coord"
 )
 
@@ -262,5 +264,48 @@ func TestLeases(t *testing.T) {
 	}
 	if h := c.nodes[0].State().Horizon; h > 1200+16 {
 		t.Errorf("the lease went on to %d", h)
+	}
+}
+
+// A leader that leaves hands over: the others are without it as soon as without any other.
+func TestLeaderLeaves(t *testing.T) {
+	c := newCluster(t, lockstep(), 5, 1, 6)
+	c.until("formed", 5*time.Second, c.agree(5))
+	c.until("voters", 5*time.Second, func() bool { return c.voters() == 5 })
+	leader := slices.IndexFunc(c.nodes, func(n *machine) bool { return n.State().Leads })
+	begin := c.now
+	c.until("the view without the leader", 4*time.Second, func() bool {
+		if (c.now-begin)%time.Second == 0 {
+			c.nodes[leader].Leave(c.now)
+			c.collect(c.nodes[leader])
+		}
+		return c.nodes[(leader+1)%5].State().View.Index(identity(leader+1)) < 0
+	})
+}
+
+// A voter that was taken out keeps its promises: it is the same one when it is asked again,
+// or comes back.
+func TestVoterKeepsItsPromises(t *testing.T) {
+	c := newCluster(t, lockstep(), 4, 1, 7) // three of them vote
+	c.until("formed", 5*time.Second, c.agree(4))
+	c.until("voters", 5*time.Second, func() bool { return c.voters() == 3 })
+	c.add(4, 1, nil)
+	n := c.nodes[0]
+	for _, m := range c.nodes {
+		if m.voter != nil && !m.voter.leads {
+			n = m
+		}
+	}
+	term, last := n.voter.node.BasicStatus().HardState.GetTerm(), n.voter.applied
+	v := n.voter
+	n.voter.config = &raftpb.ConfState{Voters: []uint64{1}}
+	n.view = &coord.View{Number: n.view.Number, Members: n.view.Members, Voters: []coord.ID{identity(99)}}
+	n.leave()
+	if n.voter != nil || n.past != v {
+		t.Fatal("it votes on")
+	}
+	n.vote()
+	if got := n.voter; got != v || got.applied != last || got.node.BasicStatus().HardState.GetTerm() != term {
+		t.Errorf("another voter: %+v", got)
 	}
 }

@@ -228,7 +228,9 @@ func (n *Node) newer(b *coord.Brief) (list []*coord.View, ok bool) {
 
 // know takes over what a voter says.
 func (n *Node) know(b *coord.Brief) {
-	n.following.turn = 0
+	if b.Leader != (coord.ID{}) && n.seen.View <= b.Known.View {
+		n.following.turn = 0 // whom it asked knows
+	}
 	if n.known.Redos != b.Redos {
 		n.previous = nil
 	}

@@ -54,8 +54,10 @@ func (l *leader) decide(n *Node) {
 	m := &n.voter.machine
 	if !n.supported() {
 		if l.may(n, "alone") {
-			for _, id := range m.View().Voters {
-				n.sendBrief(&follower{Source: n.where(id), known: m.Stamp()})
+			for _, number := range slices.Concat(n.voter.config.GetVoters(), n.voter.config.GetVotersOutgoing()) {
+				if to, known := n.peer(number); known {
+					n.sendBrief(&follower{Source: to, known: m.Stamp()})
+				}
 			}
 		}
 		return
@@ -66,6 +68,9 @@ func (l *leader) decide(n *Node) {
 		}
 		return
 	}
+	if _, leaves := l.gone[n.cfg.Self.ID]; leaves && l.may(n, "hand over") {
+		l.handOver(n, m)
+	}
 	l.change(n, m)
 	l.vote(n, m)
 	if m.Complete() && l.may(n, "close") {
@@ -75,6 +80,19 @@ func (l *leader) decide(n *Node) {
 		l.rebalance(n, m)
 	} else {
 		l.extend(n, m)
+	}
+}
+
+// handOver has another voter lead: an agent that goes cannot evict itself.
+func (l *leader) handOver(n *Node, m *coord.Machine) {
+	v := n.voter
+	v.node.TransferLeader(n.cfg.Self.ID.Raft()) // the one that was asked before has not come: it is not waited for
+	for _, id := range m.View().Voters {
+		at, ok := v.answered[id.Raft()]
+		if _, lost := n.lost(id); ok && n.now-at < again*n.cfg.Beat && !lost && v.has(id.Raft()) {
+			v.node.TransferLeader(id.Raft())
+			return
+		}
 	}
 }
 

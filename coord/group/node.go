@@ -87,6 +87,7 @@ func New(cfg Config, now time.Duration) (*Node, error) {
 func (n *Node) Tick(now time.Duration) {
 	n.now = now
 	if n.ending != "" {
+		n.ready()
 		return
 	}
 	if n.voter != nil {
@@ -109,15 +110,23 @@ func (n *Node) Receive(now time.Duration, data []byte) {
 		n.event(Event{Kind: Dropped, Reason: err.Error()})
 		return
 	}
-	if n.ending != "" || m.From.ID == n.cfg.Self.ID || m.To != (coord.ID{}) && m.To != n.cfg.Self.ID {
+	if m.From.ID == n.cfg.Self.ID || m.To != (coord.ID{}) && m.To != n.cfg.Self.ID {
 		return
 	}
 	if m.Stamp.Newer(n.seen) {
 		n.seen = m.Stamp
 	}
-	n.take(m)
+	if raft, is := m.Body.(*coord.Raft); n.ending == "" {
+		n.take(m)
+	} else if is && n.voter != nil {
+		n.receiveRaft(m.From, raft.Data)
+	}
 	n.ready()
 }
+
+// Lingers reports whether an agent that has ended is still asked for its voice: the others may
+// need it to replace it. For that it is to be ticked on, for a few seconds at most.
+func (n *Node) Lingers() bool { return n.ending != "" && n.voter != nil }
 
 func (n *Node) take(m *coord.Message) {
 	switch b := m.Body.(type) {

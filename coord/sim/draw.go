@@ -3,9 +3,11 @@ package sim
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/nd"
 )
 
 // Options say what scenarios Draw makes.
@@ -28,6 +30,34 @@ const (
 	Lockstep
 	Async
 )
+
+// ParseMode reads the name of a mode: mixed, lockstep or async.
+func ParseMode(name string) (Mode, error) {
+	for m, known := range []string{"mixed", "lockstep", "async"} {
+		if name == known {
+			return Mode(m), nil
+		}
+	}
+	return 0, nd.Errorf(nd.ErrConfig, "mode %q: mixed, lockstep or async", name)
+}
+
+// ParseFaults reads a list of faults, or all or none.
+func ParseFaults(list string) ([]Kind, error) {
+	switch list {
+	case "all":
+		return Kinds(), nil
+	case "none", "":
+		return nil, nil
+	}
+	var kinds []Kind
+	for name := range strings.SplitSeq(list, ",") {
+		if !slices.Contains(Kinds(), Kind(name)) {
+			return nil, nd.Errorf(nd.ErrConfig, "fault %q: all, none, or some of %v", name, Kinds())
+		}
+		kinds = append(kinds, Kind(name))
+	}
+	return kinds, nil
+}
 
 // Draw makes the scenario of a seed.
 func Draw(seed uint64, o *Options) Scenario {
@@ -72,6 +102,9 @@ func drawRanks(r *rand.Rand, nodes, ranks int) (list []int) {
 // drawJob makes a job that is about as long as the faults.
 func drawJob(r *rand.Rand, sc *Scenario, mode Mode, span time.Duration) {
 	sc.Pace = time.Duration(20+r.IntN(200)) * time.Millisecond
+	if n := len(sc.Ranks); n > 64 {
+		sc.Pace *= time.Duration(n / 64) // a large job is not to take the longer for its ranks
+	}
 	sc.Job = coord.Job{Name: "job", Plan: "plan", Epochs: int64(1 + r.IntN(4)), Voters: []int{1, 3, 5, 7, 7, 7}[r.IntN(6)]}
 	if len(sc.Ranks) > 2 && sc.Job.Voters == 1 {
 		sc.Job.Voters = 3
@@ -90,7 +123,7 @@ func drawJob(r *rand.Rand, sc *Scenario, mode Mode, span time.Duration) {
 		for _, ranks := range sc.Ranks {
 			world += int64(ranks)
 		}
-		sc.Job.N = min(3000, world*int64(span/sc.Pace)*int64(1+r.IntN(4))/sc.Job.Epochs)
+		sc.Job.N = min(3000*max(1, world/30), world*int64(span/sc.Pace)*int64(1+r.IntN(4))/sc.Job.Epochs)
 	}
 	if r.IntN(12) == 0 { // fewer than there are ranks, or none
 		few := int64(r.IntN(4))

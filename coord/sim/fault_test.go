@@ -3,24 +3,43 @@
 package sim
 
 import (
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/headrace/headrace/coord"
 )
 
-// Each bug that can be switched on is found.
-func TestFaults(t *testing.T) {
+// Each bug that can be switched on in the machine is found within a thousand seeds, and
+// its shrunk scenario finds it again from a file.
+func TestFaultsAreFound(t *testing.T) {
+	var one sync.Mutex
+	found := 0
+	t.Cleanup(func() {
+		if found < int(coord.Faults)-1 {
+			t.Errorf("%d of %d bugs are found", found, coord.Faults-1)
+		}
+	})
 	for f := coord.Fault(1); f < coord.Faults; f++ {
-		found := false
-		for seed := uint64(0); seed < 1000 && !found; seed++ {
-			sc := Draw(seed, &Options{Faults: Kinds(), Break: f})
-			if r := Run(sc, Watch{}); len(r.Violations) > 0 {
-				t.Logf("bug %d: seed %d: %v", f, seed, r.Violations[0])
-				found = true
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(1000) {
+				sc := Draw(seed, &Options{Faults: Kinds(), Break: f})
+				r := Run(sc, Watch{})
+				if len(r.Violations) == 0 {
+					continue
+				}
+				small := Shrink(sc, 40, Breaks(r.Violations[0].Invariant))
+				back, err := Parse(strings.NewReader(small.String()))
+				if err != nil || !Breaks(r.Violations[0].Invariant)(&back) {
+					t.Errorf("bug %d: the scenario does not find it: %v\n%s", f, err, small.String())
+				}
+				t.Logf("bug %d: seed %d: %v; %d nodes and %d actions are enough", f, seed, r.Violations[0], len(small.Ranks), len(small.Actions))
+				one.Lock()
+				found++
+				one.Unlock()
+				return
 			}
-		}
-		if !found {
-			t.Errorf("bug %d is not found", f)
-		}
+		})
 	}
 }

@@ -58,6 +58,7 @@ type process struct {
 	foreign string // why it must be refused; empty: it belongs here
 	refused string
 	ended   string
+	until   time.Duration // it lingers at most, when it has ended
 	work    worker
 	flushes bool
 
@@ -122,6 +123,7 @@ func (h *host) start(form []coord.Member, change func(*group.Config)) *process {
 	h.w.procs[p.id] = p
 	h.w.order = append(h.w.order, p)
 	h.w.say(h.place, "start %v, %d ranks", short(p.id), len(h.ranks))
+	h.w.note('b', h.place, h.boots, p.id[:])
 	h.w.gossip.came(p)
 	p.work = h.w.newWorker(p)
 	h.w.after(time.Duration(h.rand.Int64N(int64(cfg.Beat))), func() { p.tick(cfg.Beat) })
@@ -185,6 +187,7 @@ func (p *process) stop(d time.Duration) {
 		return
 	}
 	p.stopped = true
+	p.w.note('z', p.place, p.boots, nil)
 	p.w.say(p.place, "stopped for %v", d)
 	p.w.picture.span(p.w.now, p.w.now+d, p.place, "stopped")
 	p.w.gossip.changed()
@@ -226,6 +229,7 @@ func (p *process) die(why string) {
 		return
 	}
 	p.dead, p.died, p.inbox = true, p.w.now, nil
+	p.w.note('x', p.place, p.boots, nil)
 	p.w.say(p.place, "dead: %s", why)
 	p.w.gossip.changed()
 	p.w.lost(p)
@@ -276,12 +280,21 @@ func (p *process) carryOut() (some bool) {
 // finish ends a process whose part is over. One that was evicted comes again as
 // another member.
 func (p *process) finish() {
+	if p.until == 0 {
+		p.until = p.w.now + mostLinger
+	}
+	if p.node.Lingers() && p.w.now < p.until {
+		return // the others may need its voice to replace it
+	}
 	p.die(p.ended)
 	if p.refused != "" || p.leaves || p.gone {
 		return
 	}
 	p.w.after(500*time.Millisecond+time.Duration(p.rand.Int64N(int64(1500*time.Millisecond))), func() { p.host.again() })
 }
+
+// mostLinger is how long an agent that was evicted still votes.
+const mostLinger = 5 * time.Second
 
 // again starts another process where the last one has ended.
 func (h *host) again() {

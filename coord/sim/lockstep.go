@@ -58,6 +58,7 @@ type lockstepRank struct {
 	owner *lockstepRanks
 	local int
 	in    bool   // it has entered a view
+	did   bool   // and done a step: it has what others may go on from
 	turn  uint64 // in which it is
 	step  int64  // it does next; all before it are done
 	busy  bool
@@ -146,7 +147,7 @@ func (r *lockstepRanks) redo(s *group.State) {
 	}
 	r.asked = [2]uint64{s.Known.View + 1, s.Redos + 1}
 	step := k.step
-	if !k.in || k.turn != s.Redos {
+	if !k.did || k.turn != s.Redos {
 		step = s.Step // it has nothing of this turn but what is known to be done
 	}
 	k.give()
@@ -307,6 +308,7 @@ func (k *lockstepRank) finish(try int, at meeting) {
 		return
 	}
 	k.busy = false
+	k.did = true
 	k.step++
 	k.owner.poll()
 	p.flush()

@@ -28,6 +28,7 @@ func (w *World) checkState(p *process) {
 	}
 	if view != p.view {
 		w.picture.mark(w.now, p.place, "view")
+		w.note('v', p.place, int(view), nil)
 	}
 	p.view, p.known, p.epoch, p.turn = view, s.Known, s.Epoch, s.Redos
 	if view > w.log.plain.view || s.Known.Index > w.log.last && s.Known.Index > p.applied {

@@ -16,7 +16,7 @@ func (w *World) settle() {
 	}
 	why := w.unsettled()
 	switch {
-	case why == "" && (w.over() || w.sc.Pace == 0):
+	case why == "" && (w.over() || w.sc.Pace == 0 || len(seats(w.log.plain.members)) == 0 && w.now-w.lastEnd > w.sc.Profile.bound()):
 		w.result.ended = true
 		return
 	case why == "" && w.progress() != w.result.progress:
@@ -25,7 +25,7 @@ func (w *World) settle() {
 	case w.now-w.lastEnd > w.sc.Profile.bound() && why != "":
 		w.violate("I10", -1, "%v after the last fault: %s", w.now-w.lastEnd, why)
 		return
-	case why == "" && w.now-w.result.moved > 20*time.Second && w.now-w.lastEnd > w.sc.Profile.bound():
+	case why == "" && len(seats(w.log.plain.members)) > 0 && w.now-w.result.moved > 20*time.Second && w.now-w.lastEnd > w.sc.Profile.bound():
 		w.violate("I10", -1, "the job stands still: %s", w.standing())
 		return
 	}

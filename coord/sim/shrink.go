@@ -2,11 +2,18 @@ package sim
 
 import "time"
 
-// Shrink looks for a smaller scenario that breaks the same invariant: fewer actions,
-// fewer nodes and ranks, shorter faults, less work, a quieter network. It makes at most
-// so many runs, and calls each, if it is not nil, before each of them.
-func Shrink(sc Scenario, invariant string, runs int, each func(run int)) Scenario {
-	s := shrinker{best: sc, invariant: invariant, most: runs, each: each}
+// Breaks reports, for Shrink, whether a scenario breaks an invariant first of all.
+func Breaks(invariant string) func(*Scenario) bool {
+	return func(sc *Scenario) bool {
+		r := Run(*sc, Watch{})
+		return len(r.Violations) > 0 && r.Violations[0].Invariant == invariant
+	}
+}
+
+// Shrink looks for a smaller scenario that still fails: fewer actions, fewer nodes and
+// ranks, shorter faults, less work, a quieter network. It asks fails at most so often.
+func Shrink(sc Scenario, runs int, fails func(*Scenario) bool) Scenario {
+	s := shrinker{best: sc, most: runs, fails: fails}
 	for again := true; again && s.runs < s.most; {
 		again = s.actions()
 		again = s.nodes() || again
@@ -19,11 +26,10 @@ func Shrink(sc Scenario, invariant string, runs int, each func(run int)) Scenari
 }
 
 type shrinker struct {
-	best      Scenario
-	invariant string
-	runs      int
-	most      int
-	each      func(int)
+	best  Scenario
+	runs  int
+	most  int
+	fails func(*Scenario) bool
 }
 
 // try takes a scenario if it still fails.
@@ -35,11 +41,7 @@ func (s *shrinker) try(change func(*Scenario)) bool {
 	sc.Actions = append([]Action(nil), sc.Actions...)
 	sc.Ranks = append([]int(nil), sc.Ranks...)
 	change(&sc)
-	if s.runs++; s.each != nil {
-		s.each(s.runs)
-	}
-	r := Run(sc, Watch{})
-	if len(r.Violations) == 0 || r.Violations[0].Invariant != s.invariant {
+	if s.runs++; !s.fails(&sc) {
 		return false
 	}
 	s.best = sc

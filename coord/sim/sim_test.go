@@ -1,77 +1,60 @@
 package sim
 
 import (
-	"fmt"
+	"context"
+	"io"
 	"os"
-	"sort"
+	"runtime"
+	"strconv"
 	"testing"
-	"time"
 )
 
+// One seed has one history, whoever looks on; another seed has another.
+func TestOneSeedOneHistory(t *testing.T) {
+	digests := map[[2]uint64]uint64{}
+	for seed := range uint64(12) {
+		sc := Draw(seed, &Options{Faults: Kinds()})
+		a, b := Run(sc, Watch{}), Run(sc, Watch{Trace: io.Discard, Picture: &Picture{}})
+		if a.Digest != b.Digest || a.Events != b.Events || a.Messages != b.Messages || a.Time != b.Time {
+			t.Errorf("seed %d: %+v, and again %+v", seed, a, b)
+		}
+		if other, twice := digests[a.Digest]; twice {
+			t.Errorf("seeds %d and %d have one history", seed, other)
+		}
+		digests[a.Digest] = seed
+	}
+}
+
+// seeds is how many are run: SIM_SEEDS in make soak.
+func seeds(t *testing.T) uint64 {
+	if text := os.Getenv("SIM_SEEDS"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if testing.Short() {
+		return 60
+	}
+	return 1000
+}
+
+// No schedule of faults breaks an invariant, and most jobs come to their end.
 func TestSeeds(t *testing.T) {
-	n := 200
-	if s := os.Getenv("SEEDS"); s != "" {
-		fmt.Sscan(s, &n)
-	}
-	from := 0
-	if s := os.Getenv("FROM"); s != "" {
-		fmt.Sscan(s, &from)
-	}
-	bad, over, stopped := 0, 0, 0
-	begin := time.Now()
-	kinds := map[string]int{}
-	var rec []time.Duration
-	for seed := from; seed < from+n; seed++ {
-		sc := Draw(uint64(seed), &Options{Faults: Kinds()})
-		r := Run(sc, Watch{})
-		rec = append(rec, r.Recovery...)
-		if r.Over {
-			over++
+	all := seeds(t)
+	for _, part := range []struct {
+		profile  Profile
+		from, to uint64
+	}{{Default, 0, all * 3 / 4}, {Fast, all * 3 / 4, all}} {
+		sweep := Sweep{From: part.from, To: part.to, Options: Options{Faults: Kinds(), Profile: part.profile}, Jobs: runtime.GOMAXPROCS(0)}
+		s := sweep.Run(context.Background())
+		for _, v := range s.Violations {
+			t.Errorf("seed %d, %v: %s at %.3f s, node %d: %s", v.Seed, part.profile, v.Invariant, v.Time, v.Node, v.Seen)
 		}
-		if r.Stopped {
-			stopped++
+		t.Logf("%v: %d seeds, %d faults, %d views, %d elections, recovery %+v, coverage %+v", part.profile, s.Seeds, s.Faults, s.Views.Installed, s.Elections, s.Recovery, s.Coverage)
+		if s.Coverage.Over < s.Seeds/2 || s.Views.Installed < 2*s.Seeds || s.Recovery.Count < s.Seeds/2 || s.Coverage.Stopped == 0 {
+			t.Errorf("%v: little has happened: %+v", part.profile, s)
 		}
-		if len(r.Violations) > 0 {
-			bad++
-			kinds[r.Violations[0].Invariant]++
-			if bad < 15 {
-				t.Errorf("seed %d: %v", seed, r.Violations[0])
-			}
-		}
-	}
-	sort.Slice(rec, func(i, j int) bool { return rec[i] < rec[j] })
-	if len(rec) > 0 {
-		t.Logf("recovery p50 %v max %v", rec[len(rec)/2], rec[len(rec)-1])
-	}
-	t.Logf("%d seeds, %d bad %v, %d over, %d stopped, %v", n, bad, kinds, over, stopped, time.Since(begin))
-}
-
-func TestTrace(t *testing.T) {
-	var seed uint64
-	fmt.Sscan(os.Getenv("SEED"), &seed)
-	sc := Draw(seed, &Options{Faults: Kinds()})
-	f, _ := os.Create("/tmp/trace.txt")
-	defer f.Close()
-	for _, a := range sc.Actions {
-		fmt.Fprintln(f, a)
-	}
-	fmt.Fprintf(f, "%+v\n", sc)
-	r := Run(sc, Watch{Trace: f})
-	t.Logf("%+v", r.Violations)
-}
-
-func TestProbe(t *testing.T) {
-	var seed uint64
-	fmt.Sscan(os.Getenv("SEED"), &seed)
-	w := newWorld(Draw(seed, &Options{Faults: Kinds()}), Watch{})
-	w.run()
-	for _, p := range w.order {
-		s := p.node.State()
-		v := uint64(0)
-		if s.View != nil {
-			v = s.View.Number
-		}
-		r, ok := p.node.Replica()
-		t.Logf("%d %v dead %v view %d known %v leads %v votes %v leader %v ending %q replica %v %+v %+v", p.place, short(p.id), p.dead, v, s.Known, s.Leads, s.Votes, short(s.Leader), s.Ending, ok, r, p.node.Held())
 	}
 }

@@ -41,6 +41,7 @@ func (sc *Scenario) String() string {
 func Parse(r io.Reader) (Scenario, error) {
 	sc := Scenario{Job: coord.Job{Name: "job", Plan: "plan"}, Rack: 1}
 	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
 	for number := 1; lines.Scan(); number++ {
 		text, _, _ := strings.Cut(lines.Text(), "#")
 		words := strings.Fields(text)
@@ -78,6 +79,9 @@ func (sc *Scenario) validate() error {
 	}
 	if sc.Job.Mode == coord.Async && sc.Job.N > mostPositions {
 		return nd.Errorf(nd.ErrConfig, "scenario: n is %d, at most %d can be watched one by one", sc.Job.N, mostPositions)
+	}
+	if sc.Break != coord.NoFault && !canBreak {
+		return nd.Errorf(nd.ErrUnsupported, "scenario: bug %d can be switched on in a build with the tag coordfault only", sc.Break)
 	}
 	return sc.Job.Validate()
 }

@@ -155,13 +155,11 @@ func (w *World) note(kind byte, a, b int, data []byte) {
 	w.digest[1] = w.digest[1]*0x9e3779b97f4a7c15 + w.digest[0]
 }
 
-// say notes what happened at a node, and writes it to the trace.
+// say writes what happened at a node to the trace.
 func (w *World) say(place int, format string, args ...any) {
 	if w.trace == nil {
-		w.note('s', place, len(format), []byte(format))
 		return
 	}
-	w.note('s', place, len(format), []byte(format))
 	who := "  -"
 	if place >= 0 {
 		who = fmt.Sprintf("%3d", place)
