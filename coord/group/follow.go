@@ -177,7 +177,7 @@ func (n *Node) takeBrief(from coord.ID, b *coord.Brief) {
 	if n.known.Known.Newer(b.Known) {
 		return
 	}
-	if b.Leader != (coord.ID{}) || b.Known.Newer(n.known.Known) { // else it may be out of the group itself
+	if b.Leader != (coord.ID{}) || !b.Hint && b.Known.Newer(n.known.Known) { // else it may be out of the group itself
 		n.following.heard = n.now
 	}
 	if b.Refused != "" {

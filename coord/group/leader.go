@@ -310,8 +310,8 @@ func (l *leader) join(n *Node, j *coord.Join) {
 		}
 	}
 	if l.joins[j.ID] == nil {
-		if len(l.joins) >= maxJoins {
-			return // it asks again
+		if len(l.joins) >= maxJoins || n.gossip[j.ID].State == Dead {
+			return // it asks again, if it lives
 		}
 		l.order = append(l.order, j.ID)
 	}

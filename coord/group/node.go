@@ -200,6 +200,10 @@ func (n *Node) where(id coord.ID) coord.Source {
 	return coord.Source{ID: id}
 }
 
+// rememberLost is how long an agent that was lost before it was admitted is remembered: what it
+// has asked may come late.
+const rememberLost = 2 * time.Minute
+
 // forget forgets who is in no view and in no group any more. Of the view before, it keeps
 // those that are still in the group.
 func (n *Node) forget(before *coord.View) {
@@ -215,8 +219,9 @@ func (n *Node) forget(before *coord.View) {
 			delete(n.others, number)
 		}
 	}
-	for id := range n.gossip {
-		if n.view.Index(id) < 0 {
+	full := len(n.gossip) > len(n.view.Members)+maxJoins
+	for id, o := range n.gossip {
+		if n.view.Index(id) < 0 && (o.State != Dead || n.now-o.since > rememberLost || full) {
 			delete(n.gossip, id)
 		}
 	}

@@ -117,7 +117,7 @@ func (g *gossip) plan(o, s *process, op *opinion, state group.Liveness, d time.D
 	var come func()
 	come = func() {
 		switch {
-		case o.dead || op.turn != turn || op.state == state:
+		case o.dead || op.turn != turn || op.state == state || state == group.Suspect && op.state == group.Dead:
 		case o.stopped:
 			g.w.after(50*time.Millisecond, come)
 		case state != group.Alive || g.w.now >= op.doubted:
