@@ -126,7 +126,7 @@ test-device: ## the tests of the engine again, on a fake GPU that obeys at once 
 	$(GO) test ./pipeline -short -device fake
 	$(GO) test ./pipeline -short -device lazy
 
-test-nocgo: ## without cgo, then without assembly too: the pure Go twins
+test-nocgo: ## without cgo, then without assembly too: the pure Go twins; with bugs in the coordinator, which must be found
 	CGO_ENABLED=0 $(GO) vet ./...
 	CGO_ENABLED=0 $(GO) test ./codec/...
 	CGO_ENABLED=0 $(GO) test -short ./pipeline/...
@@ -134,6 +134,8 @@ test-nocgo: ## without cgo, then without assembly too: the pure Go twins
 	$(GO) test -tags nvml ./launcher/nvml
 	$(GO) vet -tags purego ./...
 	$(GO) test -tags purego ./codec/...
+	$(GO) vet -tags coordfault ./coord/... ./cmd/headrace
+	$(GO) test -tags coordfault -run 'Faults|Simulate' ./coord/... ./cmd/headrace
 
 # The library with an export that only panics: for the tests of what a panic does.
 build/panic/libheadrace.so: $(GOFILES) $(wildcard cabi/*.h)
@@ -165,9 +167,10 @@ race: ## the Go tests under the race detector
 fuzz-short: ## each fuzzer for FUZZTIME
 	GO="$(GO)" tools/fuzz.sh $(FUZZTIME)
 
-soak: race ## long fuzzing, a larger differential suite, the lazy fake GPU, 2000 launches and 1 GB of output a rank
+soak: race ## long fuzzing, a larger differential suite, the lazy fake GPU, 20000 seeds of the simulator, 2000 launches and 1 GB of output a rank
 	$(GO) test ./pipeline -device lazy
 	$(GO) test -race -tags uring -ldflags=$(LINKNAME) ./store ./pipeline -run 'Access|Direct|Block|Ring|Close|Reader|BatchesEqual'
+	SIM_SEEDS=20000 $(GO) test ./coord/sim -run TestSeeds -timeout 3h
 	CYCLES=2000 TEE_BYTES=1000000000 $(GO) test ./launcher -run 'TestNothingIsLeft|TestTeeLosesNothing'
 	GO="$(GO)" tools/fuzz.sh 2m
 	$(MAKE) test-oracle ORACLE_ROUNDS=20

@@ -140,12 +140,11 @@ func (a *app) runSimulate(ctx context.Context, f *simulateFlags) error {
 func (a *app) simulateOne(f *simulateFlags) (*sim.Summary, error) {
 	sc := sim.Draw(f.from, &f.options)
 	if f.replay != "" {
-		file, err := os.Open(f.replay)
+		text, err := os.ReadFile(f.replay)
 		if err != nil {
 			return nil, nd.Errorf(nd.ErrIO, "%w", err)
 		}
-		defer file.Close()
-		if sc, err = sim.Parse(file); err != nil {
+		if sc, err = sim.Parse(bytes.NewReader(text)); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.replay, err)
 		}
 	}

@@ -296,7 +296,7 @@ func TestVoterKeepsItsPromises(t *testing.T) {
 			n = m
 		}
 	}
-	term, last := n.voter.node.BasicStatus().HardState.GetTerm(), n.voter.applied
+	term, last := n.voter.node.BasicStatus().GetTerm(), n.voter.applied
 	v := n.voter
 	n.voter.config = &raftpb.ConfState{Voters: []uint64{1}}
 	n.view = &coord.View{Number: n.view.Number, Members: n.view.Members, Voters: []coord.ID{identity(99)}}
@@ -305,7 +305,7 @@ func TestVoterKeepsItsPromises(t *testing.T) {
 		t.Fatal("it votes on")
 	}
 	n.vote()
-	if got := n.voter; got != v || got.applied != last || got.node.BasicStatus().HardState.GetTerm() != term {
+	if got := n.voter; got != v || got.applied != last || got.node.BasicStatus().GetTerm() != term {
 		t.Errorf("another voter: %+v", got)
 	}
 }

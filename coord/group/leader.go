@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/headrace/headrace/coord"
 )
@@ -216,7 +215,7 @@ func (l *leader) vote(n *Node, m *coord.Machine) {
 	}
 	var changes []*raftpb.ConfChangeSingle
 	add := func(kind raftpb.ConfChangeType, id uint64) {
-		changes = append(changes, &raftpb.ConfChangeSingle{Type: kind.Enum(), NodeId: proto.Uint64(id)})
+		changes = append(changes, &raftpb.ConfChangeSingle{Type: kind.Enum(), NodeId: new(id)})
 	}
 	for _, id := range want {
 		if !slices.Contains(have.GetVoters(), id) {

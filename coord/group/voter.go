@@ -2,8 +2,6 @@ package group
 
 import (
 	"errors"
-	"io"
-	"log"
 	"math"
 	"slices"
 	"time"
@@ -62,7 +60,7 @@ func newcomer(id uint64) *voter {
 
 func newVoter(id uint64, s *raft.MemoryStorage, config *raftpb.ConfState, applied uint64) *voter {
 	node, err := raft.NewRawNode(&raft.Config{
-		ID: id, Storage: s, Applied: applied, Logger: &raft.DefaultLogger{Logger: log.New(io.Discard, "", 0)},
+		ID: id, Storage: s, Applied: applied, Logger: quiet{},
 		ElectionTick: math.MaxInt32, HeartbeatTick: 1, PreVote: true, StepDownOnRemoval: true, // elections are ours: see voter.tick
 		MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 64, MaxUncommittedEntriesSize: maxProposed,
 	})
@@ -110,7 +108,7 @@ func (n *Node) receiveRaft(from coord.Source, data []byte) {
 	v := n.voter
 	switch m.GetType() {
 	case raftpb.MessageType_MsgApp, raftpb.MessageType_MsgHeartbeat, raftpb.MessageType_MsgSnap:
-		if m.GetTerm() >= v.node.BasicStatus().HardState.GetTerm() { // else of one that leads no more
+		if m.GetTerm() >= v.node.BasicStatus().GetTerm() { // else of one that leads no more
 			v.heard, v.led = n.now, n.now
 		}
 	}
@@ -138,6 +136,12 @@ func (n *Node) vote() {
 		n.voter = n.start(newcomer(n.cfg.Self.ID.Raft()))
 	}
 	n.voter.heard, n.voter.led = n.now, n.now
+}
+
+// start takes a voter into use.
+func (n *Node) start(v *voter) *voter {
+	n.faults.apply(v)
+	return v
 }
 
 // ready does what the group wants done, until it wants no more.
@@ -316,7 +320,7 @@ func (n *Node) supported() bool {
 // leader is who leads with a majority, as far as this voter knows; zero: nobody.
 func (n *Node) leader() coord.ID {
 	v := n.voter
-	if v.leads && !n.supported() || v.alone > n.now {
+	if v.leads && !n.supported() || v.alone > n.now || !v.leads && n.now-v.led >= deafAfter*n.cfg.Beat {
 		return coord.ID{}
 	}
 	p, _ := n.peer(v.leader)

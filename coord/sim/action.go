@@ -116,7 +116,7 @@ func (a *Action) set(word string) (err error) {
 	case "n":
 		a.N, err = strconv.Atoi(value)
 	case "set":
-		for _, item := range strings.Split(value, ",") {
+		for item := range strings.SplitSeq(value, ",") {
 			place, bad := strconv.Atoi(item)
 			a.Set, err = append(a.Set, place), bad
 			if bad != nil {

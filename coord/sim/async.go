@@ -39,7 +39,7 @@ func (r *asyncRanks) stall(until time.Duration) {
 }
 
 func (r *asyncRanks) lose(local int) {
-	if !contains(r.locals, local) {
+	if !slices.Contains(r.locals, local) {
 		return
 	}
 	r.locals = without(r.locals, local)
@@ -50,7 +50,7 @@ func (r *asyncRanks) lose(local int) {
 }
 
 func (r *asyncRanks) back(local int) {
-	if contains(r.locals, local) || !contains(r.p.ranks, local) {
+	if slices.Contains(r.locals, local) || !slices.Contains(r.p.ranks, local) {
 		return
 	}
 	r.locals = with(r.locals, local)
@@ -73,10 +73,9 @@ func (r *asyncRanks) event(e *group.Event) {
 		return
 	}
 	void := c.Decide(e.Part.Span, e.Verdict)
-	switch {
-	case e.Verdict == coord.Effective:
+	if e.Verdict == coord.Effective {
 		r.open[e.Part.Local] -= e.Part.Span.Stop - e.Part.Span.Start
-	default:
+	} else {
 		r.lost(e.Part.Local, void)
 	}
 }
@@ -84,7 +83,7 @@ func (r *asyncRanks) event(e *group.Event) {
 // poll lets idle ranks take work.
 func (r *asyncRanks) poll() {
 	s := r.p.node.State()
-	if s.View == nil || s.Over {
+	if s.View == nil || s.Over || r.p.w.sc.Pace == 0 {
 		return
 	}
 	at := s.View.Index(r.p.id)
@@ -158,35 +157,14 @@ func digestOf(x nd.Span) (d [2]uint64) {
 	return d
 }
 
-func contains(list []int, x int) bool {
-	for _, y := range list {
-		if x == y {
-			return true
-		}
-	}
-	return false
+// without is a list without a number.
+func without(list []int, x int) []int {
+	return slices.DeleteFunc(slices.Clone(list), func(y int) bool { return x == y })
 }
 
-func without(list []int, x int) (out []int) {
-	for _, y := range list {
-		if x != y {
-			out = append(out, y)
-		}
-	}
-	return out
-}
-
-// with puts a number into an ordered list.
-func with(list []int, x int) (out []int) {
-	for _, y := range list {
-		if x < y {
-			out = append(out, x)
-			x = 1 << 30
-		}
-		out = append(out, y)
-	}
-	if x < 1<<30 {
-		out = append(out, x)
-	}
-	return out
+// with is an ordered list with a number more.
+func with(list []int, x int) []int {
+	list = append(slices.Clone(list), x)
+	slices.Sort(list)
+	return list
 }

@@ -130,12 +130,13 @@ func (h *host) start(form []coord.Member, change func(*group.Config)) *process {
 	return p
 }
 
-// contacts are some of the other hosts.
+// contacts are some of the other hosts: the one where the job was formed, as a rendezvous
+// tells, and others, as gossip knows them.
 func (h *host) contacts() (list []string) {
 	n := len(h.w.hosts)
 	for i := range min(n, 8) {
 		place := i
-		if n > 8 {
+		if n > 8 && i > 0 {
 			place = h.rand.IntN(n)
 		}
 		if place != h.place {
@@ -290,7 +291,7 @@ func (p *process) finish() {
 	if p.refused != "" || p.leaves || p.gone {
 		return
 	}
-	p.w.after(500*time.Millisecond+time.Duration(p.rand.Int64N(int64(1500*time.Millisecond))), func() { p.host.again() })
+	p.w.after(500*time.Millisecond+time.Duration(p.rand.Int64N(int64(1500*time.Millisecond))), func() { p.again() })
 }
 
 // mostLinger is how long an agent that was evicted still votes.

@@ -89,7 +89,7 @@ func (r *lockstepRanks) locals() (list []int) {
 }
 
 func (r *lockstepRanks) lose(local int) {
-	if !contains(r.locals(), local) {
+	if !slices.Contains(r.locals(), local) {
 		return
 	}
 	var left []*lockstepRank
@@ -106,7 +106,7 @@ func (r *lockstepRanks) lose(local int) {
 }
 
 func (r *lockstepRanks) back(local int) {
-	if contains(r.locals(), local) || !contains(r.p.ranks, local) {
+	if slices.Contains(r.locals(), local) || !slices.Contains(r.p.ranks, local) {
 		return
 	}
 	var list []*lockstepRank

@@ -139,9 +139,9 @@ func (w *World) kill(p *process, messages int, back time.Duration) {
 		p.die("killed")
 	}
 	if back > 0 {
-		w.after(back+time.Second, p.host.again)
+		w.after(back+time.Second, p.again)
 	} else {
-		p.host.gone = true
+		p.gone = true
 	}
 }
 
@@ -163,9 +163,9 @@ func (w *World) leave(p *process, back time.Duration) {
 	}
 	say()
 	if back > 0 {
-		w.after(back+7*time.Second, func() { p.host.again() })
+		w.after(back+7*time.Second, func() { p.again() })
 	} else {
-		p.host.gone = true
+		p.gone = true
 	}
 }
 
@@ -183,7 +183,7 @@ func (w *World) twin(p *process) {
 		return
 	}
 	t := w.join(1, func(c *group.Config) { copy(c.Self.ID[:8], p.id[:8]) })
-	t.foreign, t.host.gone = "another one's number", true
+	t.foreign, t.gone = "another one's number", true
 	var watch func()
 	watch = func() {
 		if p.dead {

@@ -115,12 +115,17 @@ func (s *svg) x(t time.Duration) float64 {
 
 func (s *svg) y(place int) float64 { return marginTop + s.row*float64(place) }
 
+// printf draws an element.
+func (s *svg) printf(format string, args ...any) {
+	_, _ = fmt.Fprintf(&s.Builder, format, args...) // memory takes it
+}
+
 func (s *svg) rect(x, y, width, height float64, style string) {
-	fmt.Fprintf(s, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" %s/>\n", x, y, max(width, 0.5), height, style)
+	s.printf("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" %s/>\n", x, y, max(width, 0.5), height, style)
 }
 
 func (s *svg) text(x, y float64, style, text string) {
-	fmt.Fprintf(s, "<text x=\"%.1f\" y=\"%.1f\" %s>%s</text>\n", x, y, style, escape(text))
+	s.printf("<text x=\"%.1f\" y=\"%.1f\" %s>%s</text>\n", x, y, style, escape(text))
 }
 
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;")
@@ -131,7 +136,7 @@ func escape(text string) string { return escaper.Replace(text) }
 func (p *Picture) WriteSVG(out io.Writer) error {
 	s := &svg{p: p, row: max(3, min(26, 900/float64(max(1, p.nodes))))}
 	height := marginTop + s.row*float64(p.nodes) + legendHeight
-	fmt.Fprintf(s, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" font-family=\"sans-serif\" font-size=\"11\">\n", marginLeft+plotWidth+20, height)
+	s.printf("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" font-family=\"sans-serif\" font-size=\"11\">\n", marginLeft+plotWidth+20, height)
 	s.WriteString("<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n")
 	s.text(marginLeft, 18, `font-size="14" fill="#222"`, p.title)
 	s.bands(height)
@@ -206,15 +211,15 @@ func (s *svg) marks(height float64) {
 		x, y, r := s.x(m.at), s.y(m.place)+s.row/2, max(1.5, min(5, s.row*0.3))
 		switch m.kind {
 		case "view":
-			fmt.Fprintf(s, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#1d4e9e\" stroke-width=\"1\"/>\n", x, y-s.row*0.42, x, y+s.row*0.42)
+			s.printf("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#1d4e9e\" stroke-width=\"1\"/>\n", x, y-s.row*0.42, x, y+s.row*0.42)
 		case "leads":
-			fmt.Fprintf(s, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" fill=\"#1d4e9e\"/>\n", x, y-s.row*0.2, r*0.8)
+			s.printf("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" fill=\"#1d4e9e\"/>\n", x, y-s.row*0.2, r*0.8)
 		case "dead":
-			fmt.Fprintf(s, "<path d=\"M%.1f %.1fl%.1f %.1fm0 %.1fl%.1f %.1f\" stroke=\"#c0262d\" stroke-width=\"1.8\"/>\n", x-r, y-r, 2*r, 2*r, -2*r, -2*r, 2*r)
+			s.printf("<path d=\"M%.1f %.1fl%.1f %.1fm0 %.1fl%.1f %.1f\" stroke=\"#c0262d\" stroke-width=\"1.8\"/>\n", x-r, y-r, 2*r, 2*r, -2*r, -2*r, 2*r)
 		}
 	}
 	if v := s.p.violation; v != nil {
-		fmt.Fprintf(s, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#c0262d\" stroke-width=\"2\"/>\n", s.x(v.Time), marginTop-6, s.x(v.Time), height-legendHeight)
+		s.printf("<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#c0262d\" stroke-width=\"2\"/>\n", s.x(v.Time), marginTop-6, s.x(v.Time), height-legendHeight)
 		s.text(marginLeft, 33, `fill="#c0262d"`, v.String())
 	}
 }

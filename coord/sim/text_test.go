@@ -40,7 +40,7 @@ func TestScenarioErrors(t *testing.T) {
 func TestShrink(t *testing.T) {
 	sc := Draw(3, &Options{Nodes: 9, Faults: Kinds()})
 	for k := range 12 {
-		sc.Actions = append(sc.Actions, Action{At: time.Duration(20+k) * time.Second, Kind: Kind([]Kind{Noise, Stall, Doubt}[k%3]), Who: "0", For: time.Second})
+		sc.Actions = append(sc.Actions, Action{At: time.Duration(20+k) * time.Second, Kind: []Kind{Noise, Stall, Doubt}[k%3], Who: "0", For: time.Second})
 	}
 	sc.Actions = append(sc.Actions, Action{At: 40 * time.Second, Kind: Kill, Who: "2", N: 30, By: 5 * time.Second})
 	asked := 0

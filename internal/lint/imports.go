@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"go/ast"
 	"slices"
 	"strings"
 )
@@ -12,7 +13,10 @@ type row struct {
 	ours   []string // folders of this module; "*" is any
 	others []string // prefixes of other modules' import paths
 	pure   bool     // no I/O and no goroutine: bytes and numbers in, values out
-	why    string
+	// durations: a pure package may count with lengths of time that are given to it; it has
+	// no clock.
+	durations bool
+	why       string
 }
 
 // folders is the table of the design: the folder list reads as the data path,
@@ -34,8 +38,8 @@ var folders = map[string]row{
 	"agentapi":    {ours: []string{"nd", "internal/jsonframe"}, why: "the protocol is shared by both ends and must pull in neither"},
 	"companion":   {ours: []string{"nd", "pipeline", "companion/session", "agentapi"}, others: []string{"golang.org/x/sys"}, why: "the engine process is a session behind a socket"},
 	"coord":       {ours: []string{"nd", "rank", "sampler", "agentapi"}, pure: true, why: "the machine that the log drives is a pure function of the log"},
-	"coord/group": {ours: []string{"coord"}, others: []string{"go.etcd.io/raft/v3"}, pure: true, why: "the decision loop has no I/O, so that the simulator can run many of them"},
-	"coord/sim":   {ours: []string{"coord", "coord/group"}, why: "one thread, one seed"},
+	"coord/group": {ours: []string{"nd", "coord"}, others: []string{"go.etcd.io/raft/v3", "google.golang.org/protobuf"}, pure: true, durations: true, why: "the decision loop has no I/O, so that the simulator can run many of them"},
+	"coord/sim":   {ours: []string{"nd", "coord", "coord/group"}, why: "one thread, one seed"},
 	"coord/agent": {ours: []string{"nd", "rank", "coord", "coord/group", "agentapi", "metrics"}, others: []string{"github.com/hashicorp/memberlist", "go.etcd.io/raft/v3"}, why: "the shell around the decision loop"},
 	"metrics":     {others: []string{"github.com/prometheus"}, why: "metrics serves numbers that are given to it"},
 	"launcher":    {ours: []string{"nd", "rank", "agentapi", "metrics", "coord/agent", "launcher/nvml", "launcher/rendezvous", "launcher/topology"}, others: []string{"golang.org/x/sys", "github.com/prometheus"}, why: "the launcher starts ranks and loads no data"},
@@ -154,15 +158,35 @@ func Pure(files []*File) []Problem {
 			continue
 		}
 		for _, imported := range f.imports() {
-			if slices.Contains(effects, imported) {
+			if slices.Contains(effects, imported) && (imported != "time" || !r.durations) {
 				problems = append(problems, Problem{f.Path, fmt.Sprintf("%s is pure and may not import %s: %s", name, imported, r.why)})
 			}
+		}
+		for _, n := range clockUses(f) {
+			problems = append(problems, Problem{f.at(n), fmt.Sprintf("%s is pure and may not look at a clock: %s", name, r.why)})
 		}
 		for _, n := range goStatements(f) {
 			problems = append(problems, Problem{f.at(n), fmt.Sprintf("%s is pure and may not start a goroutine: %s", name, r.why)})
 		}
 	}
 	return problems
+}
+
+// clocks are the functions of package time that know what time it is, or wait.
+var clocks = []string{"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Sleep"}
+
+// clockUses lists where a file looks at a clock.
+func clockUses(f *File) (found []ast.Node) {
+	names := importNames(f)
+	ast.Inspect(f.Syntax, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := sel.X.(*ast.Ident); ok && names[x.Name] == "time" && slices.Contains(clocks, sel.Sel.Name) {
+				found = append(found, sel)
+			}
+		}
+		return true
+	})
+	return found
 }
 
 // Closure is what a package reaches, directly or through others.
