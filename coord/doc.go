@@ -30,8 +30,11 @@
 // while it is below the horizon, which is at most two leases beyond what all ranks
 // have done: without a majority nothing extends it, and the job runs dry with no clock
 // involved. A view holds from its cut on. Members that only come do so at the horizon,
-// beyond which no rank can be; when one is lost, the cut is what all had done, and
-// nothing is leased until a Redo says where the trainer goes on.
+// beyond which no rank can be, and once all ranks have begun the view before, so that
+// none ever has to know more than its view and the next one; when one is lost, the cut is
+// what all had done, and nothing is leased until a Redo says where the trainer goes on.
+// Redos are counted: what was done before one does not count after it, and one that
+// comes late or twice is none.
 //
 // In async mode each rank has a lane, spans of positions that it delivers in their
 // order and commits. It may be ahead of what is committed by Job.Ahead positions:

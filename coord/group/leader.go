@@ -16,6 +16,7 @@ type leader struct {
 	order   []coord.ID               // of joins, as they came
 	gone    map[coord.ID]string
 	reports map[coord.ID]*coord.Report
+	heard   map[coord.ID]time.Duration // when each has last reported
 
 	wanted  wish // the change that is due
 	first   time.Duration
@@ -29,7 +30,7 @@ type leader struct {
 type wish struct{ evict, admit, ranks int }
 
 func (l *leader) reset() {
-	*l = leader{joins: map[coord.ID]*coord.Join{}, gone: map[coord.ID]string{}, reports: map[coord.ID]*coord.Report{}, tried: map[string]time.Duration{}}
+	*l = leader{joins: map[coord.ID]*coord.Join{}, gone: map[coord.ID]string{}, reports: map[coord.ID]*coord.Report{}, heard: map[coord.ID]time.Duration{}, tried: map[string]time.Duration{}}
 }
 
 // maxJoins bounds who waits to be admitted: a storm of joiners comes in by parts.
@@ -163,11 +164,19 @@ func (n *Node) lost(id coord.ID) (why string, gone bool) {
 	if why, gone := n.lead.gone[id]; gone {
 		return why, true
 	}
-	if o := n.gossip[id]; o.State == Dead && n.now-o.since >= n.cfg.Grace {
+	grace := n.cfg.Grace
+	if at, heard := n.lead.heard[id]; heard && n.now-at < n.cfg.Grace {
+		grace *= doubtful
+	}
+	if o := n.gossip[id]; o.State == Dead && n.now-o.since >= grace {
 		return "gossip lost it", true
 	}
 	return "", false
 }
+
+// doubtful is how many times the grace one has that gossip holds for dead and that still
+// reports. It may have come back, and gossip will say so; or it hears nobody.
+const doubtful = 3
 
 // installed forgets what a new view has settled.
 func (l *leader) installed(e *coord.Installed) {
@@ -181,6 +190,7 @@ func (l *leader) installed(e *coord.Installed) {
 	for _, id := range e.Evicted {
 		delete(l.gone, id)
 		delete(l.reports, id)
+		delete(l.heard, id)
 	}
 	clear(l.tried)
 	l.waiting = false
@@ -324,7 +334,7 @@ func (n *Node) takeReport(from coord.ID, r *coord.Report) {
 	case n.voter == nil:
 	case n.voter.leads:
 		if n.voter.machine.Formed() && n.voter.machine.View().Index(r.Author) >= 0 {
-			n.lead.reports[r.Author] = r
+			n.lead.reports[r.Author], n.lead.heard[r.Author] = r, n.now
 		}
 	case from == r.Author:
 		n.put(n.toLeader(), r, true)

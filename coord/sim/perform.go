@@ -104,7 +104,7 @@ func (w *World) single(a *Action, p *process) {
 		})
 		p.flush()
 	case Drift:
-		p.drift(1 + float64(a.N)/1000)
+		p.drift(float64(1000+a.N) / 1000)
 	}
 }
 

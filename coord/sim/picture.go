@@ -158,7 +158,7 @@ func (s *svg) bands(height float64) {
 		}
 		tint := [2]string{"#eef3fa", "#fdf6e8"}[i%2]
 		s.rect(s.x(from), marginTop-6, s.x(to)-s.x(from), height-legendHeight-marginTop+6, `fill="`+tint+`"`)
-		if s.x(to)-s.x(from) > 26 {
+		if s.x(to)-s.x(from) > 48 {
 			s.text(s.x(from)+3, marginTop-26, `fill="#345"`, fmt.Sprintf("view %d", i))
 			s.text(s.x(from)+3, marginTop-13, `fill="#789" font-size="9"`, fmt.Sprintf("%d nodes", s.p.members[i]))
 		}

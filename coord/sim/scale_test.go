@@ -54,3 +54,29 @@ func TestManyNodes(t *testing.T) {
 		t.Logf("%v, %v, %s lost: %v, %d messages of at most %d; %d messages in %v, run in %v", c.mode, c.profile, c.who, r.Recovery, r.Change, most, r.Messages, r.Time, time.Since(begin))
 	}
 }
+
+// A storm of joiners beside a member that stands still for a minute: what each agent keeps
+// stays within bounds (see bounded and storm), and all come in.
+func TestStorm(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: a storm of 200 joiners takes some seconds")
+	}
+	sc := many(5, 2, coord.Async, Default, "1")
+	sc.Pace = 3 * time.Second
+	sc.Network.Loss = 0.02
+	sc.Actions = []Action{
+		{At: 4 * time.Second, Kind: Stop, Who: "2", For: time.Minute},
+		{At: 5 * time.Second, Kind: Join, N: 120},
+		{At: 6 * time.Second, Kind: Join, N: 80},
+		{At: 7 * time.Second, Kind: Kill, Who: "leader"},
+	}
+	sc.Duration = 2 * time.Minute
+	r := Run(sc, Watch{})
+	for _, v := range r.Violations {
+		t.Error(v)
+	}
+	if r.Views < 3 || r.Entries == 0 {
+		t.Errorf("%+v", r)
+	}
+	t.Logf("%d views, %d messages, at most %d entries kept, %v", r.Views, r.Messages, r.Entries, r.Time)
+}

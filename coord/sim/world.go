@@ -131,7 +131,7 @@ func (w *World) begin() {
 func (w *World) newHost(ranks int) *host {
 	place := len(w.hosts)
 	h := &host{w: w, place: place, address: address(place), rand: rand.New(rand.NewPCG(w.sc.Seed, uint64(place)+100))}
-	h.rate = 1 + (h.rand.Float64()-0.5)*2e-4
+	h.rate = 1 + float64((h.rand.Float64()-0.5)*2e-4) // rounded: no processor may fuse it into another history
 	h.base = time.Duration(h.rand.Int64N(int64(100 * time.Hour)))
 	for k := range ranks {
 		h.ranks = append(h.ranks, k)
