@@ -80,3 +80,9 @@ func ours(lookup Lookup, id *Identity) error {
 	}
 	return nil
 }
+
+// KeyFile is the file with the job's key (HEADRACE_KEY_FILE); "": none is named.
+func KeyFile(lookup Lookup) string {
+	file, _ := lookup(keyFileVar)
+	return file
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headrace/headrace/coord/agent"
+	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/rank"
+)
+
+// serving is what agent says of itself once it is ready.
+type serving struct {
+	Socket  string `json:"socket,omitempty"`
+	Address string `json:"address"`
+	Job     string `json:"job"`
+	PID     int    `json:"pid"`
+}
+
+func (a *app) agent() *cobra.Command {
+	var c agent.Config
+	var socket, keyFile string
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Serve the ranks of this node in a job whose ranks come and go",
+		Long: `Serve the ranks of this node in a job whose ranks come and go: whoever started
+them (torchrun, Slurm, mpirun, Kubernetes), they reach the agent by HEADRACE_AGENT.
+The agents of a job find each other by gossip and agree, by a majority of at most
+seven of them, on who is in it, which steps may be delivered and what is done.
+
+One agent forms the job (--form); the others name one or more of those that are
+there (--contact). From three agents on, the job outlives any one of them; a witness
+is one without ranks. It runs until Ctrl-C or SIGTERM, and leaves the job then.`,
+		Example: `  headrace agent --job run7 --form --expect 16 --listen 10.0.0.1:7946 --key-file key --socket /run/user/1000/agent.sock
+  headrace agent --job run7 --contact 10.0.0.1:7946 --listen 10.0.0.2:7946 --key-file key --socket /run/user/1000/agent.sock
+  headrace agent --job run7 --contact 10.0.0.1:7946 --listen 10.0.0.3:7946 --key-file key --witness`,
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if socket == "" && !c.Witness {
+				return usagef("agent: --socket is missing: the path that HEADRACE_AGENT names (or --witness: an agent without ranks)")
+			}
+			if c.Name == "" {
+				if c.Name, err = os.Hostname(); err != nil {
+					return nd.Errorf(nd.ErrIO, "name of this host: %w", err)
+				}
+			}
+			if c.Key, err = readKey(keyFile); err != nil {
+				return err
+			}
+			c.Listener = agent.Listener{Event: a.agentEvents()}
+			return agent.Serve(cmd.Context(), c, socket, func(g *agent.Agent) error {
+				return a.announceAgent(g, c.Job, socket)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.Job, "job", "", "name of the job, the same on all nodes")
+	f.StringVar(&socket, "socket", "", "path of the socket for this node's ranks, made with mode 0600")
+	f.StringVar(&c.Listen, "listen", "", "host:port for other agents, TCP and UDP (default 127.0.0.1, any port)")
+	f.StringVar(&c.Advertise, "advertise", "", "host:port by which others reach this agent (default: what it listens on)")
+	f.StringArrayVar(&c.Contacts, "contact", nil, "host:port of another agent; may be repeated")
+	f.BoolVar(&c.Form, "form", false, "form the job: one agent of a job does")
+	f.IntVar(&c.Expect, "expect", 0, "ranks that must be there before anything is delivered (default 1)")
+	f.BoolVar(&c.Witness, "witness", false, "serve no ranks, only decide")
+	f.StringVar(&c.Name, "name", "", "of this node, for people (default: the host's)")
+	f.StringVar(&c.Rack, "rack", "", "what fails together with this node: voters are spread")
+	f.StringVar(&keyFile, "key-file", "", "file with the job's key, 16 bytes or more (default: HEADRACE_KEY_FILE); off loopback there must be one")
+	f.StringVar(&c.Profile, "profile", "default", "default: a lost node is out after about 11 s; fast: about 3 s, for small jobs on a calm network")
+	choices(cmd, "profile", "default", "fast")
+	return cmd
+}
+
+// readKey reads the job's key; without a file there is none.
+func readKey(file string) ([]byte, error) {
+	if file == "" {
+		file = rank.KeyFile(os.LookupEnv)
+	}
+	if file == "" {
+		return nil, nil
+	}
+	key, err := os.ReadFile(file)
+	if err != nil {
+		return nil, nd.Errorf(nd.ErrIO, "key: %w", err)
+	}
+	return bytes.TrimRight(key, "\r\n"), nil
+}
+
+// agentEvents prints what happens, a line each.
+func (a *app) agentEvents() func(agent.Event) {
+	var mu sync.Mutex
+	return func(e agent.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		if a.json {
+			_ = json.NewEncoder(a.stdout).Encode(map[string]string{"time": e.Time.UTC().Format(time.RFC3339Nano), "event": e.Kind, "text": e.Text})
+			return
+		}
+		_, _ = fmt.Fprintf(a.stderr, "headrace: %s %s\n", e.Kind, e.Text)
+	}
+}
+
+func (a *app) announceAgent(g *agent.Agent, job, socket string) error {
+	if a.json {
+		return json.NewEncoder(a.stdout).Encode(serving{socket, g.Address(), job, os.Getpid()})
+	}
+	what := "ranks at " + socket
+	if socket == "" {
+		what = "a witness"
+	}
+	_, err := fmt.Fprintf(a.stderr, "headrace: agent of job %s ready at %s, %s\n", job, g.Address(), what)
+	return err
+}
