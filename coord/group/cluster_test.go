@@ -309,3 +309,40 @@ func TestVoterKeepsItsPromises(t *testing.T) {
 		t.Errorf("another voter: %+v", got)
 	}
 }
+
+// A voter passes a report on that its author has sent, and no other: two voters that hold
+// each other for the leader must not send it to and fro.
+func TestReportIsPassedOnOnce(t *testing.T) {
+	c := newCluster(t, lockstep(), 3, 1, 8)
+	c.until("formed", 5*time.Second, c.agree(3))
+	c.until("voters", 5*time.Second, func() bool { return c.voters() == 3 })
+	at := slices.IndexFunc(c.nodes, func(n *machine) bool { return n.voter != nil && !n.voter.leads })
+	n, author := c.nodes[at], identity(3)
+	if at == 2 {
+		author = identity(2)
+	}
+	for from, want := range map[coord.ID]int{author: 1, identity(1): 0} {
+		n.takeReport(from, &coord.Report{Author: author})
+		if got := len(n.Outbox()); got != want {
+			t.Errorf("of %v from %v: %d messages, want %d", author, from, got, want)
+		}
+	}
+}
+
+// A member that gossip holds for dead and that still reports has thrice the grace: it may
+// be back before gossip says so. When it falls silent it is evicted.
+func TestGraceOfWhoReports(t *testing.T) {
+	c := newCluster(t, lockstep(), 5, 1, 9)
+	c.until("formed", 5*time.Second, c.agree(5))
+	leader := slices.IndexFunc(c.nodes, func(n *machine) bool { return n.State().Leads })
+	doubted := (leader + 1) % 5
+	c.nodes[leader].Observe(c.now, identity(doubted+1), Dead)
+	for begin := c.now; c.now-begin < 12*time.Second; {
+		c.step()
+	}
+	if !c.agree(5)() {
+		t.Fatal("it is evicted though it reports")
+	}
+	c.kill(doubted)
+	c.until("evicted", 6*time.Second, c.agree(4))
+}

@@ -64,7 +64,7 @@ func (c *commits) send(n *Node) {
 	fresh := false
 	if c.under == nil {
 		parts := c.next()
-		if len(parts) == 0 {
+		if len(parts) == 0 || n.now-c.sent < n.commitEvery() {
 			return
 		}
 		c.seq++
@@ -80,6 +80,15 @@ func (c *commits) send(n *Node) {
 	}
 	n.send(n.toLeader(), &coord.Ask{Entry: c.under})
 }
+
+// commitEvery is how often an agent commits at most: the log takes some thousand commits a
+// second from all of them.
+func (n *Node) commitEvery() time.Duration {
+	return n.cfg.Beat * time.Duration(len(n.view.Members)/membersPerBeat)
+}
+
+// membersPerBeat is how many agents may commit within a beat.
+const membersPerBeat = 200
 
 // next is the parts of the next commit: the begin of what waits.
 func (c *commits) next() []coord.Part {

@@ -11,9 +11,22 @@
 //
 // Log and state are in memory only. An agent that starts again is another agent, with
 // another ID; so no voter ever forgets what it has promised, which is all that raft
-// asks of a disk.
+// asks of a disk. A voter that was taken out keeps its promises for the same reason. One that
+// was evicted is ticked on while Lingers says so: its voice may be needed to replace it.
 //
 // The library draws the time of elections at random; here its own are out of reach, and a
 // voter that has not heard of the leader for a while stands, the first one of the
-// voters first.
+// voters first. A leader that hears of no majority names itself to nobody, decides nothing and asks
+// others for newer views, as every agent does that hears of no leader; State.Waiting says so.
+//
+// # What is said
+//
+//	who                        to whom          when
+//	a voter                    its followers    what an entry has changed for them, as deltas of the view
+//	an agent that is no voter  a voter          once a second: who it is, and what it knows (Follow)
+//	an agent with ranks        the leader       when its ranks have come some way of the lease, or
+//	                                            once a second (Report)
+//	an agent with commits      the leader       one commit at a time (Ask)
+//
+// At 2048 agents a change costs about one message for each, and a redo another.
 package group

@@ -79,6 +79,7 @@ func Draw(seed uint64, o *Options) Scenario {
 		span = 30 * time.Second
 	}
 	drawJob(r, &sc, o.Mode, span)
+	drawExpect(r, &sc)
 	if len(o.Faults) > 0 {
 		drawActions(r, &sc, o.Faults, span)
 	}
@@ -128,6 +129,21 @@ func drawJob(r *rand.Rand, sc *Scenario, mode Mode, span time.Duration) {
 	if r.IntN(12) == 0 { // fewer than there are ranks, or none
 		few := int64(r.IntN(4))
 		sc.Job.N, sc.Job.Steps = few, min(sc.Job.Steps, few)
+	}
+}
+
+// drawExpect has some jobs wait for ranks: those that are there, or some that join.
+func drawExpect(r *rand.Rand, sc *Scenario) {
+	kind := r.IntN(12)
+	if kind > 1 {
+		return
+	}
+	for _, ranks := range sc.Ranks {
+		sc.Job.Expect += ranks
+	}
+	if kind == 1 {
+		sc.Job.Expect += 2
+		sc.Actions = append(sc.Actions, Action{At: time.Duration(500+r.IntN(1000)) * time.Millisecond, Kind: Join, N: 2})
 	}
 }
 

@@ -99,7 +99,7 @@ func (l *logbook) first(p *process, e *group.Event) *applied {
 	l.held(p, e)
 	l.last = e.Index
 	l.state = nil
-	before := l.plain.before(&l.machine)
+	before := l.plain.before(&l.machine, e.Entry)
 	a := &applied{e.Term, e.Entry, l.machine.Apply(e.Index, e.Entry)}
 	l.at[e.Index] = a
 	l.tell(p, e.Index, a)

@@ -16,6 +16,7 @@ type plain struct {
 	view    uint64
 	members []coord.Member
 	epoch   int64
+	open    bool // all ranks that are expected have been there
 
 	// Lockstep.
 	step, horizon, cut int64
@@ -48,14 +49,21 @@ func (m *plain) init(w *World) {
 	*m = plain{w: w, plans: map[uint64][]stretch{}, granted: map[uint64]int64{}, seqs: map[coord.ID]uint64{}}
 }
 
-// before is what the machine says of lanes before an entry.
-func (m *plain) before(x *coord.Machine) [][]nd.Span {
-	if !m.formed || m.job.Mode != coord.Async {
+// before is what the machine says, before a commit, of the lanes of its author, by local rank.
+func (m *plain) before(x *coord.Machine, e coord.Entry) map[int][]nd.Span {
+	c, is := e.(*coord.Commit)
+	if !is || !m.formed {
 		return nil
 	}
-	lanes := make([][]nd.Span, x.Lanes())
-	for rank := range lanes {
-		lanes[rank] = x.Lane(rank)
+	lanes := map[int][]nd.Span{}
+	rank := 0
+	for _, o := range m.members {
+		for _, local := range o.Ranks {
+			if o.ID == c.Author && rank < x.Lanes() {
+				lanes[local] = x.Lane(rank)
+			}
+			rank++
+		}
 	}
 	return lanes
 }
@@ -70,7 +78,7 @@ func seats(members []coord.Member) (list []seat) {
 	return list
 }
 
-func (m *plain) apply(p *process, lanes [][]nd.Span, e coord.Entry, effects []coord.Effect, x *coord.Machine) {
+func (m *plain) apply(p *process, lanes map[int][]nd.Span, e coord.Entry, effects []coord.Effect, x *coord.Machine) {
 	bad := func(invariant, format string, args ...any) { m.w.violate(invariant, p.place, format, args...) }
 	ignored := len(effects) > 0
 	for _, effect := range effects {
@@ -103,14 +111,22 @@ func (m *plain) apply(p *process, lanes [][]nd.Span, e coord.Entry, effects []co
 func (m *plain) form(f *coord.Form, i *coord.Installed) {
 	m.formed, m.job, m.members = true, f.Job, i.View.Members
 	m.epoch, m.step, m.cut = f.Start.Epoch, f.Start.Step, f.Start.Step
-	m.horizon = m.end(m.step + m.job.Lease)
-	m.grant()
 	m.plans[0] = []stretch{{m.cut, seats(m.members)}}
-	m.open()
+	m.begin()
+	m.openEpoch()
 }
 
-// open begins an epoch.
-func (m *plain) open() {
+// begin hands work out once the ranks are there that are expected.
+func (m *plain) begin() {
+	if len(seats(m.members)) >= max(1, m.job.Expect) {
+		m.open = true
+		m.horizon = m.end(m.step + m.job.Lease)
+		m.grant()
+	}
+}
+
+// openEpoch begins an epoch.
+func (m *plain) openEpoch() {
 	if m.job.Mode == coord.Async {
 		m.done = make([]bool, m.job.N)
 		m.authors = append(m.authors, make([]coord.ID, m.job.N))
@@ -157,9 +173,16 @@ func (m *plain) change(i *coord.Installed, bad func(string, string, ...any)) {
 	}
 	m.view, m.members = v.Number, v.Members
 	if m.job.Mode == coord.Async {
+		if !m.open {
+			m.begin()
+		}
 		return
 	}
 	switch {
+	case !m.open:
+		m.cut, m.settled = m.step, false
+		m.plans[m.turn] = []stretch{{m.cut, fresh}}
+		m.begin()
 	case lost || m.halted:
 		m.halted = m.halted || lost
 		m.cut, m.settled = m.step, false
@@ -192,7 +215,7 @@ func (m *plain) newcomer(o coord.Member, bad func(string, string, ...any)) {
 
 // extend leases steps.
 func (m *plain) extend(e *coord.Extend, bad func(string, string, ...any)) {
-	if e.View != m.view || e.Redos != m.turn || m.halted {
+	if e.View != m.view || e.Redos != m.turn || m.halted || !m.open {
 		bad("I7", "a lease for view %d, turn %d is taken in view %d, turn %d, halted %v", e.View, e.Redos, m.view, m.turn, m.halted)
 	}
 	if e.Done > m.step {
@@ -225,7 +248,7 @@ func (m *plain) redo(e *coord.Redo, bad func(string, string, ...any)) {
 }
 
 // outcome judges each part of a commit again.
-func (m *plain) outcome(c *coord.Commit, o *coord.Outcome, lanes [][]nd.Span, bad func(string, string, ...any)) {
+func (m *plain) outcome(c *coord.Commit, o *coord.Outcome, lanes map[int][]nd.Span, bad func(string, string, ...any)) {
 	author := slices.IndexFunc(m.members, func(x coord.Member) bool { return x.ID == c.Author })
 	if o.Again {
 		return
@@ -248,8 +271,7 @@ func (m *plain) outcome(c *coord.Commit, o *coord.Outcome, lanes [][]nd.Span, ba
 		case p.Epoch != m.epoch:
 			bad("I3", "a commit of epoch %d is effective in epoch %d", p.Epoch, m.epoch)
 		}
-		rank := slices.Index(seats(m.members), seat{c.Author, p.Local})
-		if rank < 0 || rank >= len(lanes) || !startsWith(lanes[rank], p.Span, c.Parts[:k], p.Local) {
+		if !startsWith(lanes[p.Local], p.Span, c.Parts[:k], p.Local) {
 			bad("I3", "positions %v are effective, and not the next of local rank %d of %v", p.Span, p.Local, short(c.Author))
 		}
 		m.commit(c.Author, p, bad)
@@ -309,7 +331,7 @@ func (m *plain) close(c *coord.Closed, bad func(string, string, ...any)) {
 	}
 	m.w.epochs++
 	m.epoch++
-	m.open()
+	m.openEpoch()
 }
 
 // compare holds the machine against the model.
@@ -319,6 +341,9 @@ func (m *plain) compare(x *coord.Machine, bad func(string, string, ...any)) {
 	}
 	if x.View().Number != m.view || x.Epoch() != m.epoch {
 		bad("I8", "view %d, epoch %d, by the rules %d and %d", x.View().Number, x.Epoch(), m.view, m.epoch)
+	}
+	if x.Open() != m.open {
+		bad("I7", "work is handed out: %v, by the rules %v", x.Open(), m.open)
 	}
 	over := m.job.Epochs > 0 && m.epoch >= m.job.Epochs
 	if x.Over() != over {
@@ -343,7 +368,7 @@ func (m *plain) compareLanes(x *coord.Machine, over bool, bad func(string, strin
 		bad("I5", "%d positions are committed, by the rules %d", x.Committed(), m.count)
 	}
 	world := len(seats(m.members))
-	if over || world == 0 {
+	if over || world == 0 || !m.open {
 		return
 	}
 	if x.Lanes() != world {

@@ -16,7 +16,7 @@ func (w *World) settle() {
 	}
 	why := w.unsettled()
 	switch {
-	case why == "" && (w.over() || w.sc.Pace == 0 || len(seats(w.log.plain.members)) == 0 && w.now-w.lastEnd > w.sc.Profile.bound()):
+	case why == "" && (w.over() || w.sc.Pace == 0 || !w.working() && w.now-w.lastEnd > w.sc.Profile.bound()):
 		w.result.ended = true
 		return
 	case why == "" && w.progress() != w.result.progress:
@@ -25,12 +25,15 @@ func (w *World) settle() {
 	case w.now-w.lastEnd > w.sc.Profile.bound() && why != "":
 		w.violate("I10", -1, "%v after the last fault: %s", w.now-w.lastEnd, why)
 		return
-	case why == "" && len(seats(w.log.plain.members)) > 0 && w.now-w.result.moved > 20*time.Second && w.now-w.lastEnd > w.sc.Profile.bound():
+	case why == "" && w.working() && w.now-w.result.moved > 20*time.Second && w.now-w.lastEnd > w.sc.Profile.bound():
 		w.violate("I10", -1, "the job stands still: %s", w.standing())
 		return
 	}
 	w.after(time.Second, w.settle)
 }
+
+// working reports whether there is who could get on with the job.
+func (w *World) working() bool { return w.log.plain.open && len(seats(w.log.plain.members)) > 0 }
 
 // stop watches a job that has lost a majority for good: its last leases are used up, and
 // then each agent says why nothing comes (I11).
