@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headrace/headrace/coord"
 	"github.com/headrace/headrace/coord/sim"
@@ -14,7 +15,8 @@ import (
 
 // A scenario that breaks an invariant ends with exit code 1, and names it.
 func TestSimulateFails(t *testing.T) {
-	sc := sim.Draw(2, &sim.Options{Faults: sim.Kinds(), Break: coord.ViewNotCounted})
+	sc := sim.Draw(2, &sim.Options{Nodes: 4, Ranks: 1, Break: coord.ViewNotCounted})
+	sc.Actions = []sim.Action{{At: 3 * time.Second, Kind: sim.Kill, Who: "1"}}
 	file := filepath.Join(t.TempDir(), "a.scenario")
 	if err := os.WriteFile(file, []byte(sc.String()), 0o644); err != nil {
 		t.Fatal(err)
