@@ -25,8 +25,8 @@ func many(nodes, ranks int, mode coord.Mode, profile Profile, who Target) Scenar
 // follows whom, reports and answers with nothing new); in a lockstep job the redo and its
 // leases are among them.
 func TestManyNodes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: 2048 nodes take half a minute")
+	if testing.Short() || raced {
+		t.Skip("-short, -race: 2048 nodes take half a minute")
 	}
 	const nodes, voters = 2048, 7
 	most := 5 * (3*voters + 2*nodes) / 4
@@ -58,8 +58,8 @@ func TestManyNodes(t *testing.T) {
 // A storm of joiners beside a member that stands still for a minute: what each agent keeps
 // stays within bounds (see bounded and storm), and all come in.
 func TestStorm(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: a storm of 200 joiners takes some seconds")
+	if testing.Short() || raced {
+		t.Skip("-short, -race: a storm of 200 joiners takes some seconds")
 	}
 	sc := many(5, 2, coord.Async, Default, "1")
 	sc.Pace = 3 * time.Second

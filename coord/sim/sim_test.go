@@ -34,7 +34,7 @@ func seeds(t *testing.T) uint64 {
 		}
 		return n
 	}
-	if testing.Short() {
+	if testing.Short() || raced {
 		return 60
 	}
 	return 1000
