@@ -2,13 +2,16 @@ package coord
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/rank"
 	"github.com/headrace/headrace/sampler"
 )
 
@@ -20,11 +23,13 @@ import (
 // need.
 type Fence struct {
 	client *agentapi.Client
+	owns   bool // the client is closed with the fence
 	steps  int64
 	limit  atomic.Int64 // lockstep: steps below it may be returned
 	done   atomic.Int64 // lockstep: steps below it are done by this rank
 	used   atomic.Int64
 	stop   chan struct{}
+	once   sync.Once
 	ended  sync.WaitGroup
 
 	mu struct {
@@ -42,26 +47,11 @@ type Fence struct {
 type entry struct{ view, redo uint64 }
 
 // Place is a rank's place in the job, and where it goes on.
-type Place struct {
-	View        uint64
-	Rank, World int
-	Epoch, Step int64
-}
+type Place = agentapi.Place
 
 // ViewError says that the view is another one: what was asked for is not this rank's
 // any more. Enter tells its new place.
-type ViewError struct {
-	View   uint64
-	World  int
-	Halted bool // a rank is lost: a Redo must say where to go on
-}
-
-func (e *ViewError) Error() string {
-	if e.Halted {
-		return fmt.Sprintf("a rank was lost: view %d has %d ranks; say from which step to go on (redo), and enter it", e.View, e.World)
-	}
-	return fmt.Sprintf("the ranks are others: view %d has %d; enter it", e.View, e.World)
-}
+type ViewError = agentapi.ViewError
 
 // Attach attaches a rank to the job of its agent, and waits until it is in a view.
 func Attach(ctx context.Context, client *agentapi.Client, a agentapi.Attach, local int) (*Fence, error) {
@@ -84,6 +74,22 @@ func Attach(ctx context.Context, client *agentapi.Client, a agentapi.Attach, loc
 		f.Close()
 		return nil, err
 	}
+	return f, nil
+}
+
+// Dial dials the agent that the identity names, and attaches the rank to its job. The
+// connection ends with the Fence.
+func Dial(ctx context.Context, id rank.Identity, a agentapi.Attach) (*Fence, error) {
+	hello := agentapi.Hello{PID: os.Getpid(), RunID: id.RunID, Rank: id.Rank, World: id.World, LocalRank: id.LocalRank, Round: -1}
+	client, err := agentapi.Dial(ctx, id.Agent, hello)
+	if err != nil {
+		return nil, err
+	}
+	f, err := Attach(ctx, client, a, id.LocalRank)
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	f.owns = true
 	return f, nil
 }
 
@@ -162,7 +168,7 @@ func (f *Fence) refused(at int64) (<-chan struct{}, error) {
 	case s.Ending != "":
 		return nil, ended(s)
 	case s.Halted, s.Redo != f.mu.entered.redo, s.View != f.mu.entered.view && at >= s.Cut:
-		return nil, &ViewError{s.View, s.World, s.Halted}
+		return nil, &ViewError{View: s.View, World: s.World, Halted: s.Halted}
 	}
 	return f.mu.changed, nil
 }
@@ -243,7 +249,7 @@ func (f *Fence) Redo(ctx context.Context, epoch, step int64) error {
 			case s.Redo != before:
 				return nil
 			case s.View != view:
-				return &ViewError{s.View, s.World, s.Halted}
+				return &ViewError{View: s.View, World: s.World, Halted: s.Halted}
 			}
 		}
 	}
@@ -254,6 +260,14 @@ func (f *Fence) Place() Place {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.place()
+}
+
+// Newest is Place, and whether the job is halted: a rank is lost, and a Redo must say where
+// to go on before the view can be entered.
+func (f *Fence) Newest() (p Place, halted bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.place(), f.mu.state.Halted
 }
 
 // place is where the rank is. f.mu is held.
@@ -344,15 +358,16 @@ func (f *Fence) Void() []nd.Span {
 	return void
 }
 
-// Close leaves the job. The client stays its owner's.
+// Close leaves the job. The client of Attach stays its owner's.
 func (f *Fence) Close() {
-	select {
-	case <-f.stop:
-	default:
+	f.once.Do(func() {
 		close(f.stop)
-	}
-	f.ended.Wait()
-	_ = f.client.Detach() // a connection that has ended has left already
+		f.ended.Wait()
+		_ = f.client.Detach() // a connection that has ended has left already
+		if f.owns {
+			_ = f.client.Close() // what was to be said is said
+		}
+	})
 }
 
 func digestText(d [2]uint64) string { return sampler.Digest{Lanes: d}.String() }

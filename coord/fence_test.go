@@ -74,7 +74,7 @@ func TestFenceLockstep(t *testing.T) {
 	state := agentapi.JobState{View: 3, Rank: 1, World: 4, Cut: 105, Horizon: 110, Epoch: 1}
 	d, f, seat := sit(t, a, state)
 	ctx := within(t)
-	if p := f.Place(); p != (Place{3, 1, 4, 1, 5}) {
+	if p := f.Place(); p != (Place{View: 3, Rank: 1, World: 4, Epoch: 1, Step: 5}) {
 		t.Errorf("place %+v", p)
 	}
 	for s := int64(5); s < 10; s++ {
@@ -106,7 +106,7 @@ func TestFenceLockstep(t *testing.T) {
 	if err := f.Lease(ctx, 1, 20); !errors.As(err, &view) || view.View != 4 || view.Halted {
 		t.Fatalf("the first step of the next view: %v", err)
 	}
-	if p, err := f.Enter(ctx); err != nil || p != (Place{4, 1, 5, 1, 20}) {
+	if p, err := f.Enter(ctx); err != nil || p != (Place{View: 4, Rank: 1, World: 5, Epoch: 1, Step: 20}) {
 		t.Errorf("entered %+v, %v", p, err)
 	}
 	if err := f.Lease(ctx, 1, 20); err != nil {
@@ -132,7 +132,7 @@ func TestFenceLockstep(t *testing.T) {
 	if err := f.Lease(ctx, 1, 15); !errors.As(err, &view) {
 		t.Errorf("before it is entered: %v", err)
 	}
-	if p, err := f.Enter(ctx); err != nil || p != (Place{5, 1, 4, 1, 15}) {
+	if p, err := f.Enter(ctx); err != nil || p != (Place{View: 5, Rank: 1, World: 4, Epoch: 1, Step: 15}) {
 		t.Errorf("entered %+v, %v", p, err)
 	}
 	if err := f.Lease(ctx, 1, 15); err != nil {

@@ -85,6 +85,12 @@ func (c *Config) Validate() error {
 	return errors.Join(append(errs, p.Validate())...)
 }
 
+// Stream is the sequence of batches that New makes of the config: what its PlanHash
+// covers, all ranks of a job must agree on.
+func (c *Config) Stream(source sampler.Source, id rank.Identity) (sampler.Stream, error) {
+	return c.stream(source, id)
+}
+
 // stream is the sequence of batches that the config describes for a world.
 func (c *Config) stream(source sampler.Source, id rank.Identity) (sampler.Stream, error) {
 	world := id.World

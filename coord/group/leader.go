@@ -205,7 +205,7 @@ func (l *leader) rebalance(n *Node, m *coord.Machine) {
 }
 
 // extend leases further steps once half of a lease is used. Nothing is leased while a
-// member does not answer: it may be lost.
+// member does not answer, or has lost a rank that the view still has.
 func (l *leader) extend(n *Node, m *coord.Machine) {
 	v, lease := m.View(), m.Job().Lease
 	done := int64(-1)
@@ -214,7 +214,7 @@ func (l *leader) extend(n *Node, m *coord.Machine) {
 			continue
 		}
 		r := l.reports[v.Members[i].ID]
-		if r == nil || n.gossip[v.Members[i].ID].State >= Suspect {
+		if r == nil || n.gossip[v.Members[i].ID].State >= Suspect || !slices.Equal(r.Ranks, v.Members[i].Ranks) {
 			return
 		}
 		if done < 0 || r.Done < done {
