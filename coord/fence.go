@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -39,7 +40,7 @@ type Fence struct {
 		entered entry         // what the rank works under
 		changed chan struct{} // closed at the next change, and made anew
 		cursor  *Cursor       // async
-		void    []nd.Span
+		settled []agentapi.Decided
 	}
 }
 
@@ -103,7 +104,10 @@ func (f *Fence) take(state *agentapi.JobState, decided []agentapi.Decided) {
 			if !d.Effective {
 				verdict = VoidLane
 			}
-			f.mu.void = append(f.mu.void, c.Decide(nd.Span(d.Span), verdict)...)
+			for _, x := range c.Sent(nd.Span(d.Span)) {
+				f.mu.settled = append(f.mu.settled, agentapi.Decided{Epoch: d.Epoch, Span: agentapi.Span(x), Effective: d.Effective, Reason: d.Reason})
+			}
+			c.Decide(nd.Span(d.Span), verdict)
 		}
 	}
 	if state != nil {
@@ -113,7 +117,10 @@ func (f *Fence) take(state *agentapi.JobState, decided []agentapi.Decided) {
 			for i, s := range state.Lane {
 				lane[i] = nd.Span(s)
 			}
-			f.mu.void = append(f.mu.void, c.Update(state.Epoch, lane)...)
+			before := c.epoch
+			for _, x := range c.Update(state.Epoch, lane) {
+				f.mu.settled = append(f.mu.settled, agentapi.Decided{Epoch: before, Span: agentapi.Span(x), Reason: "void: not in the lane"})
+			}
 		}
 		f.allow()
 	}
@@ -326,8 +333,48 @@ func (f *Fence) Take(ctx context.Context, n int64) (epoch int64, positions nd.Sp
 	}
 }
 
-// ErrOver is the end of an async job: all epochs are complete.
-var ErrOver = fmt.Errorf("the job is over")
+// TryTake is Take without a wait: false is nothing for now.
+func (f *Fence) TryTake(n int64) (epoch int64, positions nd.Span, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mu.state.Ending != "" {
+		return 0, nd.Span{}, false
+	}
+	x, wait := f.mu.cursor.Take(n)
+	return f.mu.cursor.epoch, x, wait == Go
+}
+
+// Holds reports whether positions that were taken, and are not finished, are still this
+// rank's.
+func (f *Fence) Holds(epoch int64, positions nd.Span) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mu.state.Ending == "" && epoch == f.mu.cursor.epoch && f.mu.cursor.Holds(positions)
+}
+
+// Closed is the last epoch that was closed, with the coverage that the agents agree on;
+// false before there is one.
+func (f *Fence) Closed() (agentapi.Closed, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.mu.state.Closed; c != nil {
+		return *c, true
+	}
+	return agentapi.Closed{}, false
+}
+
+// Settled is what became of positions that were taken, as they were taken: their commit
+// is effective, or they are void. Each is told once.
+func (f *Fence) Settled() []agentapi.Decided {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	settled := f.mu.settled
+	f.mu.settled = nil
+	return settled
+}
+
+// ErrOver is the end of an async job: all epochs are complete. It matches io.EOF.
+var ErrOver = fmt.Errorf("the job is over: %w", io.EOF)
 
 // Finish commits positions that were taken and are done. It is false where they are void:
 // another rank has them.
@@ -347,15 +394,6 @@ func (f *Fence) Finish(epoch int64, positions nd.Span, digest [2]uint64) (bool, 
 		list[i] = agentapi.Part{Epoch: p.Epoch, Span: agentapi.Span(p.Span), Digest: digestText(p.Digest)}
 	}
 	return true, f.client.Commit(list)
-}
-
-// Void is which positions that were taken are another rank's now, once.
-func (f *Fence) Void() []nd.Span {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	void := f.mu.void
-	f.mu.void = nil
-	return void
 }
 
 // Close leaves the job. The client of Attach stays its owner's.

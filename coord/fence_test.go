@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -188,10 +189,16 @@ func TestFenceAsync(t *testing.T) {
 	}
 	state.Lane = []agentapi.Span{{Start: 16, Stop: 20}}
 	seat.State(state)
-	for void := []nd.Span(nil); len(void) == 0; {
-		if void = f.Void(); len(void) > 0 && void[0] != span(18, 24) {
+	if !f.Holds(0, span(16, 18)) {
+		t.Error("the rank does not hold what it has taken")
+	}
+	for void := []agentapi.Decided(nil); len(void) == 0; {
+		if void = slices.DeleteFunc(f.Settled(), func(d agentapi.Decided) bool { return d.Effective }); len(void) > 0 && nd.Span(void[0].Span) != span(18, 24) {
 			t.Errorf("void: %v", void)
 		}
+	}
+	if f.Holds(0, span(18, 24)) {
+		t.Error("the rank holds what is void")
 	}
 	f.Finish(0, y, [2]uint64{})
 	state.Over, state.Lane = true, nil

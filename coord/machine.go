@@ -25,6 +25,7 @@ type Machine struct {
 
 	done     spans // async: committed positions of the epoch, a set
 	digest   [2]uint64
+	closed   *Closed   // the last one
 	lanes    []lane    // by rank
 	sessions []session // by member
 
@@ -431,6 +432,7 @@ func (m *Machine) close(c *Close) []Effect {
 	if m.job.Mode == Async {
 		out.Count, out.Digest = m.done.count(), m.digest
 	}
+	m.closed = out
 	m.epoch++
 	m.done, m.digest = nil, [2]uint64{}
 	m.lanes = nil

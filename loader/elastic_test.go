@@ -119,7 +119,8 @@ func TestLockstepOverALoss(t *testing.T) {
 	source := grid(t, 2000)
 	d := &deliveries{steps: map[int64]map[int64]map[int][]int64{}, most: map[int]int64{0: 0, 1: 0, 2: 0}}
 	var stream sampler.Stream
-	var ranks sync.WaitGroup
+	var ranks, end sync.WaitGroup
+	end.Add(3)
 	const dies, diesAt = 1, 100
 	for i, socket := range sockets[:3] {
 		cfg := config(store.NewMemory(objects(2000)))
@@ -131,6 +132,8 @@ func TestLockstepOverALoss(t *testing.T) {
 		}
 		stream = s
 		ranks.Go(func() {
+			over := sync.OnceFunc(end.Done)
+			defer over()
 			f, err := coord.Dial(ctx, id, agentapi.Attach{Plan: s.PlanHash(), Mode: "lockstep", N: s.N, Steps: s.Steps()})
 			if err != nil {
 				t.Error(err)
@@ -160,6 +163,9 @@ func TestLockstepOverALoss(t *testing.T) {
 			err = trainEpoch(alive, f, l, train, func() (int64, int64) { return 0, d.all() })
 			if i != dies && err != nil || i == dies && alive.Err() == nil {
 				t.Errorf("rank %d: %v", i, err)
+			}
+			if over(); i != dies {
+				end.Wait() // as the last collective does: who leaves earlier is lost to the others
 			}
 		})
 	}

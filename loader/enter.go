@@ -23,6 +23,9 @@ func (l *Loader) Enter(ctx context.Context, p agentapi.Place) error {
 		return err
 	}
 	defer l.end()
+	if err := l.notAsync("Enter"); err != nil {
+		return err
+	}
 	at := l.place()
 	rows, err := checkPlace(at.Stream, p)
 	if err != nil {

@@ -30,6 +30,7 @@ type Loader struct {
 	ahead ahead         // belongs to who holds the token
 	tally tally         // the same, for writing
 	agent *agent        // nil without one
+	async *async        // nil without Lanes
 
 	mu struct {
 		sync.Mutex
@@ -67,7 +68,7 @@ func New(ctx context.Context, id rank.Identity, source sampler.Source, cfg Confi
 		l.blank, l.config.OnError = true, pipeline.Fill
 	}
 	shareNode(&l.config, id.LocalWorld)
-	rows, err := mostRows(stream, id.World)
+	rows, err := mostRows(stream, cfg.world(id))
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +78,9 @@ func New(ctx context.Context, id rank.Identity, source sampler.Source, cfg Confi
 	}
 	l.mu.pipe = pipe
 	l.moveTo(sampler.Resume{Stream: stream})
+	if cfg.Lanes != nil {
+		l.async = &async{lanes: cfg.Lanes, size: int64(rows), onRelease: cfg.CommitOnRelease}
+	}
 	if l.agent, l.note, err = attach(ctx, l, cfg.NoCheck); err != nil {
 		return nil, errors.Join(err, pipe.Close())
 	}
@@ -101,6 +105,9 @@ func (l *Loader) Next(ctx context.Context) (*pipeline.Batch, error) {
 		return nil, err
 	}
 	defer l.end()
+	if l.async != nil {
+		return l.nextOfLane(ctx, pipe)
+	}
 	at := l.place()
 	if l.ahead.unsure {
 		if err := pipe.Discard(ctx); err != nil {
@@ -188,6 +195,9 @@ func (l *Loader) SetEpoch(ctx context.Context, epoch int64) error {
 	if epoch == at.Epoch {
 		return nil
 	}
+	if err := l.notAsync("SetEpoch"); err != nil {
+		return err
+	}
 	return l.reset(ctx, pipe, sampler.Resume{Stream: at.Stream, Epoch: epoch})
 }
 
@@ -200,8 +210,15 @@ func checkEpoch(epoch int64) error {
 	return nil
 }
 
-// Len is the number of batches of an epoch, the same on all ranks.
-func (l *Loader) Len() int64 { return l.Stream().Steps() }
+// Len is the number of batches of an epoch, the same on all ranks. With Lanes it is an
+// estimate: this rank's share of all.
+func (l *Loader) Len() int64 {
+	steps := l.Stream().Steps()
+	if world := int64(l.Identity().World); l.async != nil {
+		return (steps + world - 1) / world
+	}
+	return steps
+}
 
 // Epoch is the current epoch: that of the batch which Next returns next.
 func (l *Loader) Epoch() int64 { return l.place().Epoch }
@@ -210,8 +227,12 @@ func (l *Loader) Epoch() int64 { return l.place().Epoch }
 func (l *Loader) Stream() sampler.Stream { return l.place().Stream }
 
 // Weight is what a data parallel trainer multiplies the mean loss of a batch's samples
-// by: see sampler.Stream.Weight. Padding is no sample.
+// by: see sampler.Stream.Weight. Padding is no sample. With Lanes there are no global
+// batches: it is 1.
 func (l *Loader) Weight(b *pipeline.Batch) float64 {
+	if l.async != nil {
+		return 1
+	}
 	return l.Stream().Weight(b.Meta().Step, samplesOf(b), l.Identity().World)
 }
 

@@ -31,6 +31,9 @@ func (l *Loader) Load(ctx context.Context, s sampler.State, acceptDrift bool) er
 		return err
 	}
 	defer l.end()
+	if err := l.notAsync("Load"); err != nil {
+		return err
+	}
 	to, err := s.Check(l.Stream(), acceptDrift)
 	if err == nil {
 		err = checkEpoch(to.Epoch)
@@ -66,6 +69,9 @@ func (l *Loader) Redo(ctx context.Context, step int64) error {
 		return err
 	}
 	defer l.end()
+	if err := l.notAsync("Redo"); err != nil {
+		return err
+	}
 	at := l.place()
 	if step == at.Step {
 		return nil
@@ -100,6 +106,9 @@ func (l *Loader) Restart(ctx context.Context) error {
 		return err
 	}
 	defer l.end()
+	if err := l.notAsync("Restart"); err != nil {
+		return err
+	}
 	at := l.place()
 	return l.reset(ctx, pipe, sampler.Resume{Stream: at.Stream, Epoch: at.Epoch})
 }

@@ -119,6 +119,16 @@ func (a *Agent) decided(e group.Event) {
 	k.Decided([]agentapi.Decided{d})
 }
 
+// giveUp tells ranks that what they have committed and nothing is known of is not theirs any
+// more: the agent begins again, and will not hear what became of it.
+func (a *Agent) giveUp(parts []coord.Part) {
+	for _, p := range parts {
+		if k := a.seats[p.Local]; k != nil {
+			k.Decided([]agentapi.Decided{{Epoch: p.Epoch, Span: agentapi.Span(p.Span), Reason: "not known: the agent was evicted"}})
+		}
+	}
+}
+
 // Redo has all ranks go on from a step.
 func (a *Agent) Redo(s *agentapi.Seat, r agentapi.Redo) error {
 	return a.with(s, func(*seat) error {
@@ -158,6 +168,9 @@ func (a *Agent) tell(s group.State) {
 		state := agentapi.JobState{
 			View: s.View.Number, Rank: -1, World: s.View.World(), Cut: s.View.Cut, Horizon: s.Horizon, Done: s.Step,
 			Halted: s.Halted, Redo: s.Redos, Epoch: s.Epoch, Over: s.Over,
+		}
+		if c := s.Closed; c != nil {
+			state.Closed = &agentapi.Closed{Epoch: c.Epoch, Count: c.Count, Digest: sampler.Digest{Lanes: c.Digest}.String()}
 		}
 		if index >= 0 && s.Open {
 			state.Rank = s.View.Rank(a.self.id, local)
