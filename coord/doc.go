@@ -31,7 +31,8 @@
 // have done: without a majority nothing extends it, and the job runs dry with no clock
 // involved. A view holds from its cut on. Members that only come do so at the horizon,
 // beyond which no rank can be; when one is lost, the cut is what all had done, and
-// nothing is leased until a Redo says where the trainer goes on.
+// nothing is leased until a Redo says where the trainer goes on. When the last one is
+// lost the job waits for its ranks as it did at its begin.
 //
 // In async mode each rank has a lane, spans of positions that it delivers in their
 // order and commits. It may be ahead of what is committed by Job.Ahead positions:

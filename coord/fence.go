@@ -72,6 +72,9 @@ func Attach(ctx context.Context, client *agentapi.Client, a agentapi.Attach, loc
 	}
 	f.ended.Go(f.report)
 	if _, err := f.Enter(ctx); err != nil {
+		if why := client.Err(); why != nil { // its kind says whose fault it is
+			err = why
+		}
 		f.Close()
 		return nil, err
 	}

@@ -276,6 +276,10 @@ func (m *Machine) enter(evict []ID, admit []Member, ranks []Ranks) {
 		return
 	}
 	switch {
+	case lost && m.view.World() == 0:
+		// Nobody is left who could say where to go on: the job waits for its ranks as at
+		// its begin, and goes on where all had been.
+		m.open, m.halted, m.horizon = false, false, m.step
 	case lost:
 		m.halted = !m.faults.has(LeaseSurvivesLoss)
 	case !m.halted:

@@ -621,3 +621,29 @@ func FuzzMessage(f *testing.F) {
 		}
 	})
 }
+
+// When the last rank of a lockstep job is lost nobody can say where to go on: the job waits
+// for as many ranks as at its begin, and goes on where all had been.
+func TestLockstepLosesAllRanks(t *testing.T) {
+	j := Job{Name: "job", Plan: "p", Mode: Lockstep, N: 1000, Steps: 500, Voters: 3, Expect: 2, Lease: 8}
+	a, b := Member{ID: ID{7: 1}, Ranks: []int{0}}, Member{ID: ID{7: 2}, Ranks: []int{0}}
+	var m Machine
+	m.Apply(1, &Form{Job: j, Members: []Member{a, b}})
+	m.Apply(2, &Extend{View: 0, Horizon: 100, Done: 6})
+	m.Apply(3, &Change{View: 0, Ranks: []Ranks{{ID: a.ID}}})
+	if !m.Halted() {
+		t.Error("a loss that leaves a rank does not halt")
+	}
+	m.Apply(4, &Change{View: 1, Ranks: []Ranks{{ID: b.ID}}})
+	if m.Halted() || m.Brief(a.ID, Stamp{}).Open {
+		t.Errorf("without ranks: halted %v", m.Halted())
+	}
+	m.Apply(5, &Change{View: 2, Ranks: []Ranks{{ID: b.ID, Ranks: []int{0}}}})
+	if m.Brief(a.ID, Stamp{}).Open {
+		t.Error("one of two ranks opens the job")
+	}
+	m.Apply(6, &Change{View: 3, Ranks: []Ranks{{ID: a.ID, Ranks: []int{0}}}})
+	if s := m.Brief(a.ID, Stamp{}); !s.Open || s.Cut != 6 || s.Horizon != 14 || s.Halted {
+		t.Errorf("again: %+v", s)
+	}
+}

@@ -27,7 +27,7 @@ func (a *Agent) Attach(s *agentapi.Seat, want agentapi.Attach) error {
 		case a.refused != "":
 			return nd.Errorf(nd.ErrConfig, "the job does not take this node: %s", a.refused)
 		case a.seats[local] != nil:
-			return nd.Errorf(nd.ErrConfig, "local rank %d is attached already", local)
+			return nd.Errorf(nd.ErrConfig, "local rank %d is attached already: one loader of a rank is in the job, coord is off for the others", local)
 		case a.former != nil && !same(a.former, &want):
 			return nd.Errorf(nd.ErrConfig, "local rank %d means another job than the ranks before it: mode %s, plan %.40q, n %d, steps %d, epochs %d; they mean %s, %.40q, %d, %d, %d",
 				local, want.Mode, want.Plan, want.N, want.Steps, want.Epochs, a.former.Mode, a.former.Plan, a.former.N, a.former.Steps, a.former.Epochs)
