@@ -200,7 +200,9 @@ func TestFenceAsync(t *testing.T) {
 	if f.Holds(0, span(18, 24)) {
 		t.Error("the rank holds what is void")
 	}
-	f.Finish(0, y, [2]uint64{})
+	if ok, err := f.Finish(0, y, [2]uint64{}); !ok || err != nil {
+		t.Error(ok, err)
+	}
 	state.Over, state.Lane = true, nil
 	seat.State(state)
 	for err = nil; err == nil; {

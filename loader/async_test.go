@@ -286,7 +286,7 @@ func TestLanesConfig(t *testing.T) {
 // follows from the plan, and the ranks that are left have what was not committed.
 func TestAsyncOverALoss(t *testing.T) {
 	ctx := bounded(t)
-	_, sockets := nodes(t, 4)
+	sockets := nodes(t, 4)
 	source := grid(t, 2000)
 	const dies = 2
 	var mu sync.Mutex

@@ -42,12 +42,12 @@ func node(t *testing.T, name string, change func(*agent.Config)) (a *agent.Agent
 	return a, socket
 }
 
-// nodes are two of them, and the sockets of four ranks, two on each.
-func nodes(t *testing.T, expect int) (first *agent.Agent, sockets []string) {
+// nodes are the sockets of four ranks, two on each of two nodes.
+func nodes(t *testing.T, expect int) []string {
 	t.Helper()
 	first, a := node(t, "a", func(c *agent.Config) { c.Form, c.Expect = true, expect })
 	_, b := node(t, "b", func(c *agent.Config) { c.Contacts = []string{first.Address()} })
-	return first, []string{a, a, b, b}
+	return []string{a, a, b, b}
 }
 
 func bounded(t *testing.T) context.Context {
@@ -115,7 +115,7 @@ func (d *deliveries) batch(step int64) (ids []int64, ranks int) {
 // new world as in the old one.
 func TestLockstepOverALoss(t *testing.T) {
 	ctx := bounded(t)
-	_, sockets := nodes(t, 3)
+	sockets := nodes(t, 3)
 	source := grid(t, 2000)
 	d := &deliveries{steps: map[int64]map[int64]map[int][]int64{}, most: map[int]int64{0: 0, 1: 0, 2: 0}}
 	var stream sampler.Stream

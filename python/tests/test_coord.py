@@ -38,7 +38,7 @@ def start_agent(*flags: str) -> tuple[subprocess.Popen[str], dict[str, Any]]:
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[Nodes]:
     """Starts two agents for a job of so many ranks: the variables of ranks 0 to 3, two on each."""
-    agents = []
+    agents: list[subprocess.Popen[str]] = []
 
     def start(expect: int) -> list[dict[str, str]]:
         sockets = [str(tmp_path / "a"), str(tmp_path / "b")]
@@ -273,3 +273,26 @@ def test_what_cannot_be(crops: hr.Crops, monkeypatch: pytest.MonkeyPatch, nodes:
             next(hr.Loader(crops, batch_size=2, mode="async"))
     with pytest.raises(hr.ConfigError, match="replicas 2"):
         hr.Loader(crops, batch_size=2, mode="async", replicas=2)
+
+
+def test_an_engine_beside_the_trainer_joins_for_it(
+    nodes: Nodes, crops: hr.Crops, monkeypatch: pytest.MonkeyPatch, shared_engine: Path
+) -> None:
+    monkeypatch.setenv("HEADRACE_ENGINE", str(shared_engine))
+    for name, value in nodes(1)[0].items():
+        monkeypatch.setenv(name, value)
+    with hr.Loader(crops, batch_size=7, mode="async", epochs=2) as loader:
+        for epoch in range(2):
+            ids = [i for batch in loader for i in batch.ids]
+            coverage, expected = loader.coverage(), loader.expected(epoch)
+            assert sorted(ids) == list(range(400)) and coverage is not None
+            assert coverage == {"epoch": epoch, "count": 400, "digest": expected["digest"]}
+        assert list(loader) == []
+
+
+def test_the_example() -> None:
+    """Four processes on two nodes, one killed at random: coverage N of N and the expected digest."""
+    example = Path(__file__).resolve().parents[2] / "examples" / "elastic" / "run.py"
+    done = subprocess.run([sys.executable, "-P", str(example)], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("coverage 288 of 288") == 3 and "results of 288 of 288 crops" in done.stdout
