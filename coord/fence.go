@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,7 @@ type Fence struct {
 	used   atomic.Int64
 	stop   chan struct{}
 	once   sync.Once
+	commit sync.Mutex // held while parts are sent: they go in the lane's order
 	ended  sync.WaitGroup
 
 	mu struct {
@@ -382,6 +384,8 @@ var ErrOver = fmt.Errorf("the job is over: %w", io.EOF)
 // Finish commits positions that were taken and are done. It is false where they are void:
 // another rank has them.
 func (f *Fence) Finish(epoch int64, positions nd.Span, digest [2]uint64) (bool, error) {
+	f.commit.Lock()
+	defer f.commit.Unlock()
 	f.mu.Lock()
 	if epoch != f.mu.cursor.epoch || !f.mu.cursor.Finish(positions, digest) {
 		f.mu.Unlock()
@@ -389,14 +393,16 @@ func (f *Fence) Finish(epoch int64, positions nd.Span, digest [2]uint64) (bool, 
 	}
 	parts := f.mu.cursor.Parts()
 	f.mu.Unlock()
-	if len(parts) == 0 {
-		return true, nil
-	}
 	list := make([]agentapi.Part, len(parts))
 	for i, p := range parts {
 		list[i] = agentapi.Part{Epoch: p.Epoch, Span: agentapi.Span(p.Span), Digest: digestText(p.Digest)}
 	}
-	return true, f.client.Commit(list)
+	for some := range slices.Chunk(list, agentapi.MaxParts) {
+		if err := f.client.Commit(some); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
 }
 
 // Close leaves the job. The client of Attach stays its owner's.

@@ -32,7 +32,7 @@ func (d *desk) Detach(*agentapi.Seat, bool)                  {}
 // sit attaches a Fence to a desk, which tells it a first state.
 func sit(t *testing.T, a agentapi.Attach, first agentapi.JobState) (*desk, *Fence, *agentapi.Seat) {
 	t.Helper()
-	d := &desk{seat: make(chan *agentapi.Seat, 1), progress: make(chan agentapi.Progress, 1000), redo: make(chan agentapi.Redo, 10), parts: make(chan []agentapi.Part, 10)}
+	d := &desk{seat: make(chan *agentapi.Seat, 1), progress: make(chan agentapi.Progress, 1000), redo: make(chan agentapi.Redo, 10), parts: make(chan []agentapi.Part, 4096)}
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := agentapi.Listen(path)
 	if err != nil {
@@ -210,6 +210,47 @@ func TestFenceAsync(t *testing.T) {
 	}
 	if !errors.Is(err, ErrOver) {
 		t.Error(err)
+	}
+}
+
+// Positions that several goroutines finish are committed in the lane's order all the same:
+// a part before its turn would be void. However many become due at once, the agent takes them.
+func TestFenceCommitsInOrder(t *testing.T) {
+	const n = 2000
+	a := agentapi.Attach{Plan: "p", Mode: "async", N: n, Ahead: n}
+	d, f, _ := sit(t, a, agentapi.JobState{World: 1, Lane: []agentapi.Span{{Stop: n}}})
+	ctx := within(t)
+	work := make(chan nd.Span, n)
+	for range n {
+		_, x, err := f.Take(ctx, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		work <- x
+	}
+	close(work)
+	for range 4 {
+		go func() {
+			for x := range work {
+				if ok, err := f.Finish(0, x, [2]uint64{}); !ok || err != nil {
+					t.Error(ok, err)
+				}
+			}
+		}()
+	}
+	for next := int64(0); next < n; {
+		var parts []agentapi.Part
+		select {
+		case parts = <-d.parts:
+		case <-ctx.Done():
+			t.Fatalf("nothing from position %d on", next)
+		}
+		for _, p := range parts {
+			if p.Span.Start != next {
+				t.Fatalf("positions from %d on, want %d", p.Span.Start, next)
+			}
+			next = p.Span.Stop
+		}
 	}
 }
 
