@@ -120,6 +120,9 @@ func (c *Client) PlanCheck(ctx context.Context, p Plan) error {
 	}
 }
 
+// Err is why the connection ended, nil while it has not.
+func (c *Client) Err() error { return c.failed() }
+
 // Attach takes the rank into the job. The function gets each newest state and what became of
 // parts, one call at a time, from the goroutine that reads; it must not wait. The end of
 // the connection shows as a state with an Ending.

@@ -141,9 +141,7 @@ func TestSeatRefuses(t *testing.T) {
 		"a step below 0":  func(c *Client) error { return c.Redo(Redo{Step: -1}) },
 	} {
 		c, _, _ := attached(t, o)
-		if err := send(c); err != nil {
-			t.Fatal(err)
-		}
+		_ = send(c) // the answer may be there before it returns
 		<-c.done
 		if err := c.failed(); !errors.Is(err, nd.ErrConfig) && !errors.Is(err, nd.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)

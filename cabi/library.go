@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
 	"io"
 	"sync"
 
+	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/companion/session"
+	"github.com/headrace/headrace/coord"
 	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/rank"
 )
 
 // The statuses that an export returns; the values are those of headrace.h.
@@ -32,9 +36,18 @@ type library struct {
 
 // newLibrary makes a library whose first panic is dumped to stderr.
 func newLibrary(stderr io.Writer) *library {
-	l := &library{Session: session.New(session.Options{Stderr: stderr})}
+	l := &library{Session: session.New(session.Options{Stderr: stderr, Join: join})}
 	l.mu.calls = map[uint64]*call{}
 	return l
+}
+
+// join takes a loader into the job of its agent.
+func join(ctx context.Context, id rank.Identity, a agentapi.Attach) (session.Part, error) {
+	f, err := coord.Dial(ctx, id, a)
+	if err != nil {
+		return nil, err // not f: a nil *coord.Fence is no nil Part
+	}
+	return f, nil
 }
 
 // put makes a number for a call. Numbers are never used twice.

@@ -41,7 +41,7 @@ func (e *Engine) newClient(conn *net.UnixConn, pid int, hello *Hello, releases *
 	c.session = session.New(session.Options{
 		Memory: func() pipeline.Memory { return c.memory },
 		Device: e.cfg.Device, Driver: e.cfg.Driver, Cores: session.Cores(hello.Env),
-		Pipelines: e.pipelines, Objects: maxObjects,
+		Pipelines: e.pipelines, Objects: maxObjects, Join: e.cfg.Join,
 	})
 	return c
 }

@@ -33,6 +33,8 @@ type Config struct {
 	// Grace is how long an engine that was asked to stop waits for requests under way.
 	// Default 2 s.
 	Grace time.Duration
+	// Join takes loaders into jobs whose ranks come and go; nil leaves that out.
+	Join session.Join
 	// Release is the version of the program, told to clients.
 	Release string
 }

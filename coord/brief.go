@@ -4,7 +4,7 @@ package coord
 func (m *Machine) Brief(to ID, known Stamp) *Brief {
 	b := &Brief{
 		Known: m.Stamp(), Cut: m.view.Cut, Horizon: m.Horizon(), Step: m.step, Open: m.open, Halted: m.halted, Redos: m.redos, Over: m.Over(),
-		Epoch: m.epoch, Committed: m.done.count(),
+		Epoch: m.epoch, Committed: m.done.count(), Closed: m.closed,
 	}
 	var ok bool
 	if b.Deltas, ok = m.since(known.View); !ok || known.Index == 0 {

@@ -145,6 +145,21 @@ func (c *Cursor) Parts() (parts []Part) {
 	return parts
 }
 
+// Holds reports whether positions are taken, and not finished.
+func (c *Cursor) Holds(x nd.Span) bool {
+	return slices.ContainsFunc(c.taken, func(t taken) bool { return t.span == x && !t.done })
+}
+
+// Sent lists what was taken and is in a commit, within a span that was decided.
+func (c *Cursor) Sent(x nd.Span) (list []nd.Span) {
+	for _, t := range c.taken {
+		if t.sent && x.Start <= t.span.Start && t.span.Stop <= x.Stop {
+			list = append(list, t.span)
+		}
+	}
+	return list
+}
+
 // Decide takes what became of a part, which may be several of those that Parts gave,
 // joined. It returns what is void.
 func (c *Cursor) Decide(x nd.Span, v Verdict) (void []nd.Span) {

@@ -33,8 +33,9 @@
 // beyond which no rank can be, and once all ranks have begun the view before, so that
 // none ever has to know more than its view and the next one; when one is lost, the cut is
 // what all had done, and nothing is leased until a Redo says where the trainer goes on.
-// Redos are counted: what was done before one does not count after it, and one that
-// comes late or twice is none.
+// When the last rank is lost the job waits for its ranks as it did at its begin, and goes
+// on where all had been, as by a Redo. Redos are counted: what was done before one does
+// not count after it, and one that comes late or twice is none.
 //
 // In async mode each rank has a lane, spans of positions that it delivers in their
 // order and commits. It may be ahead of what is committed by Job.Ahead positions:

@@ -2,13 +2,18 @@ package coord
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/rank"
 	"github.com/headrace/headrace/sampler"
 )
 
@@ -20,11 +25,14 @@ import (
 // need.
 type Fence struct {
 	client *agentapi.Client
+	owns   bool // the client is closed with the fence
 	steps  int64
 	limit  atomic.Int64 // lockstep: steps below it may be returned
 	done   atomic.Int64 // lockstep: steps below it are done by this rank
 	used   atomic.Int64
 	stop   chan struct{}
+	once   sync.Once
+	commit sync.Mutex // held while parts are sent: they go in the lane's order
 	ended  sync.WaitGroup
 
 	mu struct {
@@ -34,7 +42,7 @@ type Fence struct {
 		entered entry         // what the rank works under
 		changed chan struct{} // closed at the next change, and made anew
 		cursor  *Cursor       // async
-		void    []nd.Span
+		settled []agentapi.Decided
 	}
 }
 
@@ -42,26 +50,11 @@ type Fence struct {
 type entry struct{ view, redo uint64 }
 
 // Place is a rank's place in the job, and where it goes on.
-type Place struct {
-	View        uint64
-	Rank, World int
-	Epoch, Step int64
-}
+type Place = agentapi.Place
 
 // ViewError says that the view is another one: what was asked for is not this rank's
 // any more. Enter tells its new place.
-type ViewError struct {
-	View   uint64
-	World  int
-	Halted bool // a rank is lost: a Redo must say where to go on
-}
-
-func (e *ViewError) Error() string {
-	if e.Halted {
-		return fmt.Sprintf("a rank was lost: view %d has %d ranks; say from which step to go on (redo), and enter it", e.View, e.World)
-	}
-	return fmt.Sprintf("the ranks are others: view %d has %d; enter it", e.View, e.World)
-}
+type ViewError = agentapi.ViewError
 
 // Attach attaches a rank to the job of its agent, and waits until it is in a view.
 func Attach(ctx context.Context, client *agentapi.Client, a agentapi.Attach, local int) (*Fence, error) {
@@ -81,9 +74,28 @@ func Attach(ctx context.Context, client *agentapi.Client, a agentapi.Attach, loc
 	}
 	f.ended.Go(f.report)
 	if _, err := f.Enter(ctx); err != nil {
+		if why := client.Err(); why != nil { // its kind says whose fault it is
+			err = why
+		}
 		f.Close()
 		return nil, err
 	}
+	return f, nil
+}
+
+// Dial dials the agent that the identity names, and attaches the rank to its job. The
+// connection ends with the Fence.
+func Dial(ctx context.Context, id rank.Identity, a agentapi.Attach) (*Fence, error) {
+	hello := agentapi.Hello{PID: os.Getpid(), RunID: id.RunID, Rank: id.Rank, World: id.World, LocalRank: id.LocalRank, Round: -1}
+	client, err := agentapi.Dial(ctx, id.Agent, hello)
+	if err != nil {
+		return nil, err
+	}
+	f, err := Attach(ctx, client, a, id.LocalRank)
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	f.owns = true
 	return f, nil
 }
 
@@ -97,7 +109,10 @@ func (f *Fence) take(state *agentapi.JobState, decided []agentapi.Decided) {
 			if !d.Effective {
 				verdict = VoidLane
 			}
-			f.mu.void = append(f.mu.void, c.Decide(nd.Span(d.Span), verdict)...)
+			for _, x := range c.Sent(nd.Span(d.Span)) {
+				f.mu.settled = append(f.mu.settled, agentapi.Decided{Epoch: d.Epoch, Span: agentapi.Span(x), Effective: d.Effective, Reason: d.Reason})
+			}
+			c.Decide(nd.Span(d.Span), verdict)
 		}
 	}
 	if state != nil {
@@ -107,7 +122,10 @@ func (f *Fence) take(state *agentapi.JobState, decided []agentapi.Decided) {
 			for i, s := range state.Lane {
 				lane[i] = nd.Span(s)
 			}
-			f.mu.void = append(f.mu.void, c.Update(state.Epoch, lane)...)
+			before := c.epoch
+			for _, x := range c.Update(state.Epoch, lane) {
+				f.mu.settled = append(f.mu.settled, agentapi.Decided{Epoch: before, Span: agentapi.Span(x), Reason: "void: not in the lane"})
+			}
 		}
 		f.allow()
 	}
@@ -162,7 +180,7 @@ func (f *Fence) refused(at int64) (<-chan struct{}, error) {
 	case s.Ending != "":
 		return nil, ended(s)
 	case s.Halted, s.Redo != f.mu.entered.redo, s.View != f.mu.entered.view && at >= s.Cut:
-		return nil, &ViewError{s.View, s.World, s.Halted}
+		return nil, &ViewError{View: s.View, World: s.World, Halted: s.Halted}
 	}
 	return f.mu.changed, nil
 }
@@ -248,7 +266,7 @@ func (f *Fence) Redo(ctx context.Context, epoch, step int64) error {
 			case s.Redo != before:
 				return nil
 			case s.View != view:
-				return &ViewError{s.View, s.World, s.Halted}
+				return &ViewError{View: s.View, World: s.World, Halted: s.Halted}
 			}
 		}
 	}
@@ -259,6 +277,14 @@ func (f *Fence) Place() Place {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.place()
+}
+
+// Newest is Place, and whether the job is halted: a rank is lost, and a Redo must say where
+// to go on before the view can be entered.
+func (f *Fence) Newest() (p Place, halted bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.place(), f.mu.state.Halted
 }
 
 // place is where the rank is. f.mu is held.
@@ -325,12 +351,54 @@ func (f *Fence) Take(ctx context.Context, n int64) (epoch int64, positions nd.Sp
 	}
 }
 
-// ErrOver is the end of an async job: all epochs are complete.
-var ErrOver = fmt.Errorf("the job is over")
+// TryTake is Take without a wait: false is nothing for now.
+func (f *Fence) TryTake(n int64) (epoch int64, positions nd.Span, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mu.state.Ending != "" {
+		return 0, nd.Span{}, false
+	}
+	x, wait := f.mu.cursor.Take(n)
+	return f.mu.cursor.epoch, x, wait == Go
+}
+
+// Holds reports whether positions that were taken, and are not finished, are still this
+// rank's.
+func (f *Fence) Holds(epoch int64, positions nd.Span) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mu.state.Ending == "" && epoch == f.mu.cursor.epoch && f.mu.cursor.Holds(positions)
+}
+
+// Closed is the last epoch that was closed, with the coverage that the agents agree on;
+// false before there is one.
+func (f *Fence) Closed() (agentapi.Closed, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.mu.state.Closed; c != nil {
+		return *c, true
+	}
+	return agentapi.Closed{}, false
+}
+
+// Settled is what became of positions that were taken, as they were taken: their commit
+// is effective, or they are void. Each is told once.
+func (f *Fence) Settled() []agentapi.Decided {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	settled := f.mu.settled
+	f.mu.settled = nil
+	return settled
+}
+
+// ErrOver is the end of an async job: all epochs are complete. It matches io.EOF.
+var ErrOver = fmt.Errorf("the job is over: %w", io.EOF)
 
 // Finish commits positions that were taken and are done. It is false where they are void:
 // another rank has them.
 func (f *Fence) Finish(epoch int64, positions nd.Span, digest [2]uint64) (bool, error) {
+	f.commit.Lock()
+	defer f.commit.Unlock()
 	f.mu.Lock()
 	if epoch != f.mu.cursor.epoch || !f.mu.cursor.Finish(positions, digest) {
 		f.mu.Unlock()
@@ -338,34 +406,28 @@ func (f *Fence) Finish(epoch int64, positions nd.Span, digest [2]uint64) (bool, 
 	}
 	parts := f.mu.cursor.Parts()
 	f.mu.Unlock()
-	if len(parts) == 0 {
-		return true, nil
-	}
 	list := make([]agentapi.Part, len(parts))
 	for i, p := range parts {
 		list[i] = agentapi.Part{Epoch: p.Epoch, Span: agentapi.Span(p.Span), Digest: digestText(p.Digest)}
 	}
-	return true, f.client.Commit(list)
-}
-
-// Void is which positions that were taken are another rank's now, once.
-func (f *Fence) Void() []nd.Span {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	void := f.mu.void
-	f.mu.void = nil
-	return void
-}
-
-// Close leaves the job. The client stays its owner's.
-func (f *Fence) Close() {
-	select {
-	case <-f.stop:
-	default:
-		close(f.stop)
+	for some := range slices.Chunk(list, agentapi.MaxParts) {
+		if err := f.client.Commit(some); err != nil {
+			return true, err
+		}
 	}
-	f.ended.Wait()
-	_ = f.client.Detach() // a connection that has ended has left already
+	return true, nil
+}
+
+// Close leaves the job. The client of Attach stays its owner's.
+func (f *Fence) Close() {
+	f.once.Do(func() {
+		close(f.stop)
+		f.ended.Wait()
+		_ = f.client.Detach() // a connection that has ended has left already
+		if f.owns {
+			_ = f.client.Close() // what was to be said is said
+		}
+	})
 }
 
 func digestText(d [2]uint64) string { return sampler.Digest{Lanes: d}.String() }

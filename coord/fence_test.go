@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,7 +32,7 @@ func (d *desk) Detach(*agentapi.Seat, bool)                  {}
 // sit attaches a Fence to a desk, which tells it a first state.
 func sit(t *testing.T, a agentapi.Attach, first agentapi.JobState) (*desk, *Fence, *agentapi.Seat) {
 	t.Helper()
-	d := &desk{seat: make(chan *agentapi.Seat, 1), progress: make(chan agentapi.Progress, 1000), redo: make(chan agentapi.Redo, 10), parts: make(chan []agentapi.Part, 10)}
+	d := &desk{seat: make(chan *agentapi.Seat, 1), progress: make(chan agentapi.Progress, 1000), redo: make(chan agentapi.Redo, 10), parts: make(chan []agentapi.Part, 4096)}
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := agentapi.Listen(path)
 	if err != nil {
@@ -74,7 +75,7 @@ func TestFenceLockstep(t *testing.T) {
 	state := agentapi.JobState{View: 3, Rank: 1, World: 4, Cut: 105, Horizon: 110, Epoch: 1}
 	d, f, seat := sit(t, a, state)
 	ctx := within(t)
-	if p := f.Place(); p != (Place{3, 1, 4, 1, 5}) {
+	if p := f.Place(); p != (Place{View: 3, Rank: 1, World: 4, Epoch: 1, Step: 5}) {
 		t.Errorf("place %+v", p)
 	}
 	for s := int64(5); s < 10; s++ {
@@ -106,7 +107,7 @@ func TestFenceLockstep(t *testing.T) {
 	if err := f.Lease(ctx, 1, 20); !errors.As(err, &view) || view.View != 4 || view.Halted {
 		t.Fatalf("the first step of the next view: %v", err)
 	}
-	if p, err := f.Enter(ctx); err != nil || p != (Place{4, 1, 5, 1, 20}) {
+	if p, err := f.Enter(ctx); err != nil || p != (Place{View: 4, Rank: 1, World: 5, Epoch: 1, Step: 20}) {
 		t.Errorf("entered %+v, %v", p, err)
 	}
 	if err := f.Lease(ctx, 1, 20); err != nil {
@@ -132,7 +133,7 @@ func TestFenceLockstep(t *testing.T) {
 	if err := f.Lease(ctx, 1, 15); !errors.As(err, &view) {
 		t.Errorf("before it is entered: %v", err)
 	}
-	if p, err := f.Enter(ctx); err != nil || p != (Place{5, 1, 4, 1, 15}) {
+	if p, err := f.Enter(ctx); err != nil || p != (Place{View: 5, Rank: 1, World: 4, Epoch: 1, Step: 15}) {
 		t.Errorf("entered %+v, %v", p, err)
 	}
 	if err := f.Lease(ctx, 1, 15); err != nil {
@@ -188,12 +189,20 @@ func TestFenceAsync(t *testing.T) {
 	}
 	state.Lane = []agentapi.Span{{Start: 16, Stop: 20}}
 	seat.State(state)
-	for void := []nd.Span(nil); len(void) == 0; {
-		if void = f.Void(); len(void) > 0 && void[0] != span(18, 24) {
+	if !f.Holds(0, span(16, 18)) {
+		t.Error("the rank does not hold what it has taken")
+	}
+	for void := []agentapi.Decided(nil); len(void) == 0; {
+		if void = slices.DeleteFunc(f.Settled(), func(d agentapi.Decided) bool { return d.Effective }); len(void) > 0 && nd.Span(void[0].Span) != span(18, 24) {
 			t.Errorf("void: %v", void)
 		}
 	}
-	f.Finish(0, y, [2]uint64{})
+	if f.Holds(0, span(18, 24)) {
+		t.Error("the rank holds what is void")
+	}
+	if ok, err := f.Finish(0, y, [2]uint64{}); !ok || err != nil {
+		t.Error(ok, err)
+	}
 	state.Over, state.Lane = true, nil
 	seat.State(state)
 	for err = nil; err == nil; {
@@ -201,6 +210,47 @@ func TestFenceAsync(t *testing.T) {
 	}
 	if !errors.Is(err, ErrOver) {
 		t.Error(err)
+	}
+}
+
+// Positions that several goroutines finish are committed in the lane's order all the same:
+// a part before its turn would be void. However many become due at once, the agent takes them.
+func TestFenceCommitsInOrder(t *testing.T) {
+	const n = 2000
+	a := agentapi.Attach{Plan: "p", Mode: "async", N: n, Ahead: n}
+	d, f, _ := sit(t, a, agentapi.JobState{World: 1, Lane: []agentapi.Span{{Stop: n}}})
+	ctx := within(t)
+	work := make(chan nd.Span, n)
+	for range n {
+		_, x, err := f.Take(ctx, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		work <- x
+	}
+	close(work)
+	for range 4 {
+		go func() {
+			for x := range work {
+				if ok, err := f.Finish(0, x, [2]uint64{}); !ok || err != nil {
+					t.Error(ok, err)
+				}
+			}
+		}()
+	}
+	for next := int64(0); next < n; {
+		var parts []agentapi.Part
+		select {
+		case parts = <-d.parts:
+		case <-ctx.Done():
+			t.Fatalf("nothing from position %d on", next)
+		}
+		for _, p := range parts {
+			if p.Span.Start != next {
+				t.Fatalf("positions from %d on, want %d", p.Span.Start, next)
+			}
+			next = p.Span.Stop
+		}
 	}
 }
 

@@ -27,6 +27,7 @@ type Machine struct {
 
 	done     spans // async: committed positions of the epoch, a set
 	digest   [2]uint64
+	closed   *Closed   // the last one
 	lanes    []lane    // by rank
 	sessions []session // by member
 
@@ -294,6 +295,12 @@ func (m *Machine) enter(evict []ID, admit []Member, ranks []Ranks) bool {
 		return true
 	}
 	switch {
+	case lost && m.view.World() == 0:
+		// Nobody is left who could say where to go on: the job waits for its ranks as at
+		// its begin, and goes on where all had been: a redo to there, for a rank that was
+		// only taken for lost may be beyond.
+		m.open, m.halted, m.horizon = false, false, m.step
+		m.redos++
 	case lost:
 		m.halted = !m.faults.has(LeaseSurvivesLoss)
 	case !m.halted:
@@ -453,6 +460,7 @@ func (m *Machine) close(c *Close) []Effect {
 	if m.job.Mode == Async {
 		out.Count, out.Digest = m.done.count(), m.digest
 	}
+	m.closed = out
 	m.epoch++
 	m.done, m.digest = nil, [2]uint64{}
 	m.lanes = nil

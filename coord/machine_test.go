@@ -621,7 +621,7 @@ func messages() []Body {
 		&Join{Admission: admission(j, member(4, 2)), Hops: 2},
 		&Follow{Known: Stamp{1, 2}, Seq: 3},
 		&Brief{Known: Stamp{3, 9}, Deltas: []Delta{{Evict: []ID{named(2)}, Admit: []Member{member(3, 2)}, Ranks: []Ranks{{named(4), []int{1}}}, Voters: []ID{named(1)}, Cut: 7}, {}}},
-		&Brief{Known: Stamp{3, 9}, View: view, Hint: true, Leader: named(2), Refused: "no", Cut: 9, Redos: 6, Horizon: 20, Step: 10, Halted: true, Epoch: 2, Committed: 5, Lanes: [][]nd.Span{{{Start: 1, Stop: 4}}, nil}, Seq: 8, Verdicts: []Verdict{Effective, VoidLane}},
+		&Brief{Known: Stamp{3, 9}, View: view, Hint: true, Leader: named(2), Refused: "no", Cut: 9, Redos: 6, Horizon: 20, Step: 10, Halted: true, Epoch: 2, Committed: 5, Closed: &Closed{1, 9, [2]uint64{3, 4}}, Lanes: [][]nd.Span{{{Start: 1, Stop: 4}}, nil}, Seq: 8, Verdicts: []Verdict{Effective, VoidLane}},
 		&Ask{Entry: &Redo{View: 3, Redos: 2, Step: 9}},
 		&Report{Author: named(3), View: 4, Redos: 2, Ranks: []int{0, 2, 5}, Done: 4, Used: 7},
 		&Gone{ID: named(3), Reason: "it left", Hops: 1},
@@ -657,4 +657,30 @@ func FuzzMessage(f *testing.F) {
 			t.Fatalf("%+v was read back as %+v, %v", m, again, err)
 		}
 	})
+}
+
+// When the last rank of a lockstep job is lost nobody can say where to go on: the job waits
+// for as many ranks as at its begin, and goes on where all had been.
+func TestLockstepLosesAllRanks(t *testing.T) {
+	j := Job{Name: "job", Plan: "p", Mode: Lockstep, N: 1000, Steps: 500, Voters: 3, Expect: 2, Lease: 8}
+	a, b := Member{ID: ID{7: 1}, Ranks: []int{0}}, Member{ID: ID{7: 2}, Ranks: []int{0}}
+	var m Machine
+	m.Apply(1, &Form{Job: j, Members: []Member{a, b}})
+	m.Apply(2, &Extend{View: 0, Horizon: 100, Done: 6})
+	m.Apply(3, &Change{View: 0, Ranks: []Ranks{{ID: a.ID}}})
+	if !m.Halted() {
+		t.Error("a loss that leaves a rank does not halt")
+	}
+	m.Apply(4, &Change{View: 1, Ranks: []Ranks{{ID: b.ID}}})
+	if m.Halted() || m.Brief(a.ID, Stamp{}).Open {
+		t.Errorf("without ranks: halted %v", m.Halted())
+	}
+	m.Apply(5, &Change{View: 2, Ranks: []Ranks{{ID: b.ID, Ranks: []int{0}}}})
+	if m.Brief(a.ID, Stamp{}).Open {
+		t.Error("one of two ranks opens the job")
+	}
+	m.Apply(6, &Change{View: 3, Ranks: []Ranks{{ID: a.ID, Ranks: []int{0}}}})
+	if s := m.Brief(a.ID, Stamp{}); !s.Open || s.Cut != 6 || s.Horizon != 14 || s.Halted || s.Redos != 1 {
+		t.Errorf("again: %+v", s)
+	}
 }

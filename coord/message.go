@@ -80,7 +80,8 @@ type Brief struct {
 	Halted, Over  bool
 	Redos         uint64 // lockstep: how often there was a Redo
 	Epoch         int64
-	Committed     int64 // positions of the epoch, async
+	Committed     int64   // positions of the epoch, async
+	Closed        *Closed // the last epoch that was closed, nil before there is one
 
 	Lanes    [][]nd.Span // of the receiver's ranks, async
 	Seq      uint64      // of its last commit that was applied
@@ -237,6 +238,7 @@ func (b *Brief) write(w *writer) {
 	w.number(b.Redos)
 	w.position(b.Epoch)
 	w.position(b.Committed)
+	w.closed(b.Closed)
 	w.count(len(b.Lanes))
 	for _, l := range b.Lanes {
 		w.spans(l)
@@ -260,6 +262,7 @@ func (b *Brief) read(r *reader) {
 	b.Open, b.Halted, b.Over = r.flag(), r.flag(), r.flag()
 	b.Redos = r.number()
 	b.Epoch, b.Committed = r.position(), r.position()
+	b.Closed = r.closed()
 	for range r.length(maxRanks, 1) {
 		b.Lanes = append(b.Lanes, r.spans())
 	}

@@ -53,6 +53,9 @@ func (m *Machine) Progress() Progress {
 // Committed is how many positions of the epoch are committed, async.
 func (m *Machine) Committed() int64 { return m.done.count() }
 
+// Closed is the last epoch that was closed, nil before there is one.
+func (m *Machine) Closed() *Closed { return m.closed }
+
 // Complete reports that the epoch can be closed.
 func (m *Machine) Complete() bool {
 	if !m.formed || m.Over() {
@@ -105,6 +108,7 @@ func (m *Machine) Snapshot() []byte {
 	w.flag(m.halted)
 	w.number(m.redos)
 	w.flag(m.settled)
+	w.closed(m.closed)
 	for i := range m.lanes {
 		w.spans(m.lanes[i].rest)
 	}
@@ -143,6 +147,7 @@ func (m *Machine) read(r *reader) {
 	m.halted = r.flag()
 	m.redos = r.number()
 	m.settled = r.flag()
+	m.closed = r.closed()
 	if err := (&Form{Job: m.job, Members: m.view.Members, Start: p}).check(); err != nil {
 		r.fail(err.Error())
 		return
@@ -156,6 +161,22 @@ func (m *Machine) read(r *reader) {
 	for range m.view.Members {
 		m.sessions = append(m.sessions, r.session())
 	}
+}
+
+func (w *writer) closed(c *Closed) {
+	w.flag(c != nil)
+	if c != nil {
+		w.position(c.Epoch)
+		w.position(c.Count)
+		w.digest(c.Digest)
+	}
+}
+
+func (r *reader) closed() *Closed {
+	if !r.flag() {
+		return nil
+	}
+	return &Closed{r.position(), r.position(), r.digest()}
 }
 
 func (w *writer) session(s *session) {

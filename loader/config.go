@@ -58,6 +58,14 @@ type Config struct {
 	NoCheck bool
 	// Fence decides when a step may be returned; nil lets every step through.
 	Fence Fence
+	// Lanes hands out the positions that this rank returns, batches of at most BatchSize
+	// that follow each other, for jobs whose ranks go each at its own pace. A batch is
+	// done once it is committed (Loader.Commit). Not with Global, Fence, Locality,
+	// Replicas, DataDigest, or another Tail than short.
+	Lanes Lanes
+	// CommitOnRelease commits a batch when it is released for the last time, and all
+	// that were returned when the lane has no more than these. Else the caller commits.
+	CommitOnRelease bool
 }
 
 // Validate reports every violation that can be seen without the job and without
@@ -77,6 +85,11 @@ func (c *Config) Validate() error {
 	check(c.Block >= 0, "Block is %d, must be at least 1", c.Block)
 	check(c.Window >= 0, "Window is %d, must be at least 1", c.Window)
 	check(c.Replicas >= 0, "Replicas is %d, must be at least 1", c.Replicas)
+	check(c.Lanes == nil || c.Global == 0, "Global is %d: with Lanes each rank has batches of its own, give BatchSize", c.Global)
+	check(c.Lanes == nil || c.Fence == nil, "Fence and Lanes are both given: ranks keep step, or they do not")
+	check(c.Lanes == nil || !c.Locality && c.Replicas <= 1 && !c.DataDigest && c.Tail == sampler.TailShort,
+		"Lanes with Locality %v, Replicas %d, DataDigest %v, Tail %s: these are of ranks that keep step", c.Locality, c.Replicas, c.DataDigest, c.Tail)
+	check(c.Lanes != nil || !c.CommitOnRelease, "CommitOnRelease without Lanes")
 	check(c.Pipeline.BatchSize == 0, "Pipeline.BatchSize is %d, must be 0: the loader sets it", c.Pipeline.BatchSize)
 	// How many samples a rank's batch has is known with the world; what hangs on it
 	// is checked by pipeline.Open.
@@ -85,9 +98,15 @@ func (c *Config) Validate() error {
 	return errors.Join(append(errs, p.Validate())...)
 }
 
+// Stream is the sequence of batches that New makes of the config: what its PlanHash
+// covers, all ranks of a job must agree on.
+func (c *Config) Stream(source sampler.Source, id rank.Identity) (sampler.Stream, error) {
+	return c.stream(source, id)
+}
+
 // stream is the sequence of batches that the config describes for a world.
 func (c *Config) stream(source sampler.Source, id rank.Identity) (sampler.Stream, error) {
-	world := id.World
+	world := c.world(id)
 	s := sampler.Stream{
 		N: source.Len(), Global: c.Global, Seed: c.Seed, Fingerprint: source.Fingerprint(),
 		Shuffle: c.Shuffle, Tail: c.Tail, Replicas: c.Replicas,
@@ -112,6 +131,14 @@ func (c *Config) stream(source sampler.Source, id rank.Identity) (sampler.Stream
 		s.Global = global
 	}
 	return s, s.Validate()
+}
+
+// world is the number of ranks that share a global batch.
+func (c *Config) world(id rank.Identity) int {
+	if c.Lanes != nil {
+		return 1
+	}
+	return id.World
 }
 
 // blocks is how the stream shuffles by blocks, if it does.

@@ -7,7 +7,8 @@ import "context"
 // right where all ranks live and die together.
 //
 // The loader calls it from Next alone, one call at a time. What a Fence wants done
-// again it asks of the loader's owner, who calls Redo.
+// again, or done as another rank, it asks of the loader's owner by an error of Lease,
+// such as an *agentapi.ViewError; the owner calls Enter.
 type Fence interface {
 	// Lease waits until the step may be returned. Its error is that of Next, which
 	// returned nothing then and asks again at its next call.

@@ -14,10 +14,10 @@ import (
 )
 
 // Loader gives one rank its batches, in order. It owns its pipeline. Its methods
-// may be called from any goroutine; Next, SetEpoch, Load and Redo take turns, the
+// may be called from any goroutine; Next, SetEpoch, Load, Redo and Enter take turns, the
 // others never wait for them, and Close wakes them.
 type Loader struct {
-	id     rank.Identity
+	id     rank.Identity // read under mu, or by who holds the token; who does has mu too to write it
 	source sampler.Source
 	config pipeline.Config // without BatchSize, which follows from the stream
 	blank  bool            // bad samples become padding, since a batch keeps its shape
@@ -26,10 +26,11 @@ type Loader struct {
 	name   string // of the comparison of plans
 	note   string // what is done without
 
-	turn  chan struct{} // holds a token while Next, SetEpoch, Load or Redo is at work
+	turn  chan struct{} // holds a token while Next, SetEpoch, Load, Redo or Enter is at work
 	ahead ahead         // belongs to who holds the token
 	tally tally         // the same, for writing
 	agent *agent        // nil without one
+	async *async        // nil without Lanes
 
 	mu struct {
 		sync.Mutex
@@ -67,25 +68,27 @@ func New(ctx context.Context, id rank.Identity, source sampler.Source, cfg Confi
 		l.blank, l.config.OnError = true, pipeline.Fill
 	}
 	shareNode(&l.config, id.LocalWorld)
-	pipe, err := l.open(ctx, stream)
+	rows, err := mostRows(stream, cfg.world(id))
+	if err != nil {
+		return nil, err
+	}
+	pipe, err := l.open(ctx, rows)
 	if err != nil {
 		return nil, err
 	}
 	l.mu.pipe = pipe
 	l.moveTo(sampler.Resume{Stream: stream})
+	if cfg.Lanes != nil {
+		l.async = &async{lanes: cfg.Lanes, size: int64(rows), onRelease: cfg.CommitOnRelease}
+	}
 	if l.agent, l.note, err = attach(ctx, l, cfg.NoCheck); err != nil {
 		return nil, errors.Join(err, pipe.Close())
 	}
 	return l, nil
 }
 
-// open opens a pipeline whose slots hold the most rows that this rank gets of a
-// global batch.
-func (l *Loader) open(ctx context.Context, stream sampler.Stream) (*pipeline.Pipeline, error) {
-	rows, err := mostRows(stream, l.id.World)
-	if err != nil {
-		return nil, err
-	}
+// open opens a pipeline whose slots hold so many rows.
+func (l *Loader) open(ctx context.Context, rows int) (*pipeline.Pipeline, error) {
 	c := l.config
 	c.BatchSize = rows
 	return pipeline.Open(ctx, c)
@@ -102,11 +105,15 @@ func (l *Loader) Next(ctx context.Context) (*pipeline.Batch, error) {
 		return nil, err
 	}
 	defer l.end()
+	if l.async != nil {
+		return l.nextOfLane(ctx, pipe)
+	}
 	at := l.place()
 	if l.ahead.unsure {
-		if err := l.reset(ctx, pipe, at); err != nil {
+		if err := pipe.Discard(ctx); err != nil {
 			return nil, err
 		}
+		l.ahead.restart(at)
 	}
 	if at.Step >= at.Stream.Steps() {
 		l.moveOn(sampler.Resume{Stream: at.Stream, Epoch: at.Epoch + 1})
@@ -188,6 +195,9 @@ func (l *Loader) SetEpoch(ctx context.Context, epoch int64) error {
 	if epoch == at.Epoch {
 		return nil
 	}
+	if err := l.notAsync("SetEpoch"); err != nil {
+		return err
+	}
 	return l.reset(ctx, pipe, sampler.Resume{Stream: at.Stream, Epoch: epoch})
 }
 
@@ -200,8 +210,15 @@ func checkEpoch(epoch int64) error {
 	return nil
 }
 
-// Len is the number of batches of an epoch, the same on all ranks.
-func (l *Loader) Len() int64 { return l.Stream().Steps() }
+// Len is the number of batches of an epoch, the same on all ranks. With Lanes it is an
+// estimate: this rank's share of all.
+func (l *Loader) Len() int64 {
+	steps := l.Stream().Steps()
+	if world := int64(l.Identity().World); l.async != nil {
+		return (steps + world - 1) / world
+	}
+	return steps
+}
 
 // Epoch is the current epoch: that of the batch which Next returns next.
 func (l *Loader) Epoch() int64 { return l.place().Epoch }
@@ -210,9 +227,13 @@ func (l *Loader) Epoch() int64 { return l.place().Epoch }
 func (l *Loader) Stream() sampler.Stream { return l.place().Stream }
 
 // Weight is what a data parallel trainer multiplies the mean loss of a batch's samples
-// by: see sampler.Stream.Weight. Padding is no sample.
+// by: see sampler.Stream.Weight. Padding is no sample. With Lanes there are no global
+// batches: it is 1.
 func (l *Loader) Weight(b *pipeline.Batch) float64 {
-	return l.Stream().Weight(b.Meta().Step, samplesOf(b), l.id.World)
+	if l.async != nil {
+		return 1
+	}
+	return l.Stream().Weight(b.Meta().Step, samplesOf(b), l.Identity().World)
 }
 
 // Note says in one line what the loader does without although it was asked for, such
@@ -223,8 +244,12 @@ func (l *Loader) Note() string { return l.note }
 // ranks may do so by themselves: see Plan.
 func (l *Loader) Checks() bool { return l.agent != nil && l.agent.compares }
 
-// Identity is who the loader is in its job.
-func (l *Loader) Identity() rank.Identity { return l.id }
+// Identity is who the loader is in its job: since New, or since the last Enter.
+func (l *Loader) Identity() rank.Identity {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.id
+}
 
 // Fingerprint is that of the source.
 func (l *Loader) Fingerprint() string { return l.source.Fingerprint() }

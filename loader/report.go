@@ -105,8 +105,12 @@ func (l *Loader) Expected(epoch int64) sampler.Digest {
 }
 
 // Report is that of an epoch: the current one, or the one before it where Next went
-// on from it. false for all others.
+// on from it. false for all others. With Lanes it counts what was committed in time, as the
+// coordinator said so far.
 func (l *Loader) Report(epoch int64) (Report, bool) {
+	if l.async != nil {
+		l.async.settle(l)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range l.mu.reports {

@@ -31,6 +31,9 @@ func (l *Loader) Load(ctx context.Context, s sampler.State, acceptDrift bool) er
 		return err
 	}
 	defer l.end()
+	if err := l.notAsync("Load"); err != nil {
+		return err
+	}
 	to, err := s.Check(l.Stream(), acceptDrift)
 	if err == nil {
 		err = checkEpoch(to.Epoch)
@@ -45,7 +48,10 @@ func (l *Loader) Load(ctx context.Context, s sampler.State, acceptDrift bool) er
 	if rows <= pipe.Config().BatchSize {
 		err = l.reset(ctx, pipe, to)
 	} else {
-		err = l.reopen(ctx, to)
+		err = l.reopen(ctx, rows)
+		if err == nil {
+			l.moveTo(to)
+		}
 	}
 	if err == nil {
 		l.agent.recheck()
@@ -63,6 +69,9 @@ func (l *Loader) Redo(ctx context.Context, step int64) error {
 		return err
 	}
 	defer l.end()
+	if err := l.notAsync("Redo"); err != nil {
+		return err
+	}
 	at := l.place()
 	if step == at.Step {
 		return nil
@@ -75,13 +84,18 @@ func (l *Loader) Redo(ctx context.Context, step int64) error {
 	if err := pipe.Discard(ctx); err != nil {
 		return err
 	}
+	l.goBack(was)
+	return nil
+}
+
+// goBack makes a step that was returned the next to return. Nothing may be under way.
+func (l *Loader) goBack(was moment) {
 	l.tally.takeBack(was)
 	l.ahead.restart(was.at)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.at = was.at
 	l.mu.reports.put(was.report)
-	return nil
 }
 
 // Restart goes back to the first batch of the current epoch, and its report begins
@@ -92,20 +106,24 @@ func (l *Loader) Restart(ctx context.Context) error {
 		return err
 	}
 	defer l.end()
+	if err := l.notAsync("Restart"); err != nil {
+		return err
+	}
 	at := l.place()
 	return l.reset(ctx, pipe, sampler.Resume{Stream: at.Stream, Epoch: at.Epoch})
 }
 
-// reopen replaces the pipeline. The old one is closed first, so that there is
-// never more memory in use than the config says.
-func (l *Loader) reopen(ctx context.Context, to sampler.Resume) error {
+// reopen replaces the pipeline by one with more rows. The old one is closed first, so
+// that there is never more memory in use than the config says; if the new one cannot be
+// opened the loader is closed. Nothing is under way then.
+func (l *Loader) reopen(ctx context.Context, rows int) error {
 	l.mu.Lock()
 	old := l.mu.pipe
 	l.mu.Unlock()
 	if err := old.Close(); err != nil {
 		return err
 	}
-	pipe, err := l.open(ctx, to.Stream)
+	pipe, err := l.open(ctx, rows)
 	l.mu.Lock()
 	switch {
 	case err != nil:
@@ -116,12 +134,8 @@ func (l *Loader) reopen(ctx context.Context, to sampler.Resume) error {
 		l.mu.pipe = pipe
 	}
 	l.mu.Unlock()
-	if err != nil {
-		if pipe != nil {
-			_ = pipe.Close() // the error that is reported came first
-		}
-		return err
+	if err != nil && pipe != nil {
+		_ = pipe.Close() // the error that is reported came first
 	}
-	l.moveTo(to)
-	return nil
+	return err
 }

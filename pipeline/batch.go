@@ -45,6 +45,7 @@ type Batch struct {
 	refs    atomic.Int32
 	place   place
 	free    func(*Batch)
+	freed   func() // nil, or what OnFree was given
 }
 
 // Tensor is the field of that name; it panics never: an unknown name gives a
@@ -127,11 +128,18 @@ func (b *Batch) Release(after Event) error {
 		if b.refs.CompareAndSwap(n, n-1) {
 			if n == 1 {
 				b.free(b)
+				if b.freed != nil {
+					b.freed()
+				}
 			}
 			return nil
 		}
 	}
 }
+
+// OnFree has a function called once after the last Release, by who releases. It is for
+// the receiver of Next, before the batch goes to anyone else.
+func (b *Batch) OnFree(f func()) { b.freed = f }
 
 // ReleaseOn is Release after the work that a stream of the batch's GPU has been
 // given so far: the slot is not written again before that is done, and nobody

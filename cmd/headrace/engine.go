@@ -1,13 +1,18 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/companion"
+	"github.com/headrace/headrace/companion/session"
+	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/rank"
 )
 
 // listening is what engine says of itself once it is ready.
@@ -39,7 +44,7 @@ the two take turns.`,
 			if err := onlyPositive(cmd, "max-clients", "max-pipelines"); err != nil {
 				return err
 			}
-			c.Release = version
+			c.Release, c.Join = version, join
 			e, err := companion.Listen(c)
 			if err != nil {
 				return err
@@ -57,6 +62,15 @@ the two take turns.`,
 	f.IntVar(&c.Pipelines, "max-pipelines", 0, "pipelines and loaders of all clients at one time (default 256)")
 	choices(cmd, "device", "cpu", "cuda:0")
 	return cmd
+}
+
+// join takes a client's loader into the job of its agent.
+func join(ctx context.Context, id rank.Identity, a agentapi.Attach) (session.Part, error) {
+	f, err := coord.Dial(ctx, id, a)
+	if err != nil {
+		return nil, err // not f: a nil *coord.Fence is no nil Part
+	}
+	return f, nil
 }
 
 // announce says that the engine is ready; JSON is one line, so that a script that

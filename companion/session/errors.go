@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/nd"
 )
 
@@ -36,6 +37,7 @@ var kinds = []struct {
 	{nd.ErrShape, "shape"},
 	{nd.ErrIO, "io"},
 	{context.Canceled, "cancelled"},
+	{agentapi.ErrView, "view"},
 }
 
 // KindOf finds the kind of an error: its number and its name. What matches none

@@ -28,6 +28,10 @@ type loaderSpec struct {
 	Data      bool   `json:"data_digest"`
 	Name      string `json:"name"` // "" is the loader's number in the process
 	NoCheck   bool   `json:"no_check"`
+	Coord     string `json:"coord"`         // auto, off or require
+	Mode      string `json:"mode"`          // lockstep or async
+	Epochs    int64  `json:"epochs"`        // of an async job; 0 is as many as are asked for
+	Manual    bool   `json:"manual_commit"` // async: the client commits
 }
 
 // who is what a client says of its place in the job, beyond its environment.
@@ -56,6 +60,9 @@ type loaderObject struct {
 	where placed
 
 	source sampler.Source
+	seat   *seat // nil in no job whose ranks come and go
+	epochs int64 // of an async job
+	ahead  int64 // positions of an async job that a rank may have and not have committed
 }
 
 func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
@@ -79,20 +86,35 @@ func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
 		return nil, err
 	}
 	p.BatchSize = 0 // the loader's to set
-	l, err := loader.New(ctx, id, source.source, loader.Config{
+	at, err := findSeat(ctx, r, id)
+	if err != nil {
+		return nil, err
+	}
+	c := loader.Config{
 		Pipeline: p, BatchSize: r.Loader.BatchSize, Global: r.Loader.Global,
 		Seed: r.Loader.Seed, Shuffle: r.Loader.Shuffle, Tail: tail,
 		Block: r.Loader.Block, Window: r.Loader.Window, Locality: r.Loader.Locality, Replicas: r.Loader.Replicas,
 		DataDigest: r.Loader.Data, Name: r.Loader.Name, NoCheck: r.Loader.NoCheck,
-	})
+	}
+	at.configure(&c, r.Loader.Manual)
+	l, err := loader.New(ctx, id, source.source, c)
 	if err != nil {
 		return nil, err
 	}
-	return &loaderObject{l: l, id: id, where: r.placed, source: source.source}, nil
+	return &loaderObject{l: l, id: id, where: r.placed, source: source.source, seat: at, epochs: r.Loader.Epochs, ahead: aheadOf(&c)}, nil
+}
+
+// aheadOf is how many positions a rank may have without a commit: the look-ahead, two
+// batches that wait behind it, and what the slots hold.
+func aheadOf(c *loader.Config) int64 {
+	const lookahead, slots = 4, 3 // the pipeline's defaults, of batches
+	n := max(c.Pipeline.Lookahead, lookahead*c.BatchSize)
+	return int64(n) + int64(2+max(c.Pipeline.Slots, slots))*int64(c.BatchSize)
 }
 
 func (o *loaderObject) close() error {
 	defer o.end()
+	o.seat.leave() // first: what is released from here on is not committed
 	return o.l.Close()
 }
 
@@ -108,15 +130,27 @@ type loaderAbout struct {
 	Plan        string `json:"plan"`   // hash of all that ranks must agree on
 	Checks      bool   `json:"checks"` // the launcher's agent compares the plans
 	Note        string `json:"note"`   // what is done without, "" for nothing
+	Job         bool   `json:"job"`    // there is a job to join
+	Joined      bool   `json:"joined"`
 }
 
 func (o *loaderObject) about() any {
-	stream := o.l.Stream()
+	stream, id := o.l.Stream(), o.l.Identity()
+	world, steps := id.World, o.l.Len()
+	part := o.seat.taken()
+	if o.seat != nil && o.seat.async {
+		world = 1 // each rank has batches of its own
+		if part != nil {
+			place, _ := part.Newest()
+			id.Rank, id.World = place.Rank, place.World
+			steps = (stream.Steps() + int64(max(1, id.World)) - 1) / int64(max(1, id.World))
+		}
+	}
 	return loaderAbout{
 		placed: o.where,
-		Len:    o.l.Len(), BatchSize: stream.MaxRows(o.id.World), Global: stream.Global,
-		Rank: o.id.Rank, World: o.id.World, Fingerprint: o.l.Fingerprint(),
-		Plan: stream.PlanHash(), Checks: o.l.Checks(), Note: o.l.Note(),
+		Len:    steps, BatchSize: stream.MaxRows(world), Global: stream.Global,
+		Rank: id.Rank, World: id.World, Fingerprint: o.l.Fingerprint(),
+		Plan: stream.PlanHash(), Checks: o.l.Checks(), Note: o.l.Note(), Job: o.seat != nil, Joined: part != nil,
 	}
 }
 
@@ -134,6 +168,9 @@ func (o *loaderObject) nextBatch(ctx context.Context) (Delivery, error) {
 }
 
 func (o *loaderObject) answer(ctx context.Context, method string, argument []byte) (any, error) {
+	if value, known, err := o.answerSeat(ctx, method, argument); known {
+		return value, err
+	}
 	switch method {
 	case "stats":
 		return statsOf(o.where, o.l.Stats(), o.held()), nil
@@ -146,6 +183,9 @@ func (o *loaderObject) answer(ctx context.Context, method string, argument []byt
 		}
 		return nil, o.l.SetEpoch(ctx, epoch)
 	case "state":
+		if o.seat != nil && o.seat.async {
+			return nil, nd.Errorf(nd.ErrUnsupported, "state in mode async: what is done is the coordinator's to know")
+		}
 		return o.l.State(), nil
 	case "load_state":
 		var load struct {
@@ -164,11 +204,17 @@ func (o *loaderObject) answer(ctx context.Context, method string, argument []byt
 	case "restart":
 		return nil, o.l.Restart(ctx)
 	case "redo":
-		step, err := whole("step", argument)
-		if err != nil {
+		var step struct {
+			Epoch *int64 `json:"epoch"`
+			Step  int64  `json:"step"`
+		}
+		if err := Parse(argument, &step); err != nil {
 			return nil, err
 		}
-		return nil, o.l.Redo(ctx, step)
+		if step.Epoch != nil && *step.Epoch != o.l.Epoch() {
+			return nil, nd.Errorf(nd.ErrConfig, "redo of epoch %d in epoch %d: load a state to go elsewhere", *step.Epoch, o.l.Epoch())
+		}
+		return nil, o.l.Redo(ctx, step.Step)
 	case "report":
 		epoch, err := whole("epoch", argument)
 		if err != nil {

@@ -39,7 +39,7 @@ func (s *Session) Open(ctx context.Context, text []byte) (handle uint64, about [
 
 // complete adds to a request what the session's transport has to say.
 func (s *Session) complete(r *request) error {
-	r.memory, r.driver = s.options.Memory, s.options.Driver
+	r.memory, r.driver, r.join = s.options.Memory, s.options.Driver, s.options.Join
 	if r.Open == "source" || r.Open == "array" {
 		return nil
 	}

@@ -53,6 +53,7 @@ type request struct {
 	// it was named.
 	sharing int
 	driver  string // path of libcuda
+	join    Join   // nil: a session that cannot
 	placed  placed // pipeline, loader
 }
 

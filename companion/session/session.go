@@ -34,6 +34,8 @@ type Options struct {
 	Pipelines *Quota
 	// Objects bounds the handles of this session; 0 is no bound.
 	Objects int
+	// Join takes loaders into jobs whose ranks come and go; nil leaves that out.
+	Join Join
 	// Stderr is where the first panic is dumped; nil is os.Stderr.
 	Stderr io.Writer
 }

@@ -230,6 +230,7 @@ func (a *Agent) again(why string) {
 			}
 		}
 	}
+	a.giveUp(a.self.node.Undecided())
 	a.quit()
 	a.config.Contacts, a.config.Form = contacts, false
 	if err := a.begin(); err != nil {

@@ -27,7 +27,7 @@ func (a *Agent) Attach(s *agentapi.Seat, want agentapi.Attach) error {
 		case a.refused != "":
 			return nd.Errorf(nd.ErrConfig, "the job does not take this node: %s", a.refused)
 		case a.seats[local] != nil:
-			return nd.Errorf(nd.ErrConfig, "local rank %d is attached already", local)
+			return nd.Errorf(nd.ErrConfig, "local rank %d is attached already: one loader of a rank is in the job, coord is off for the others", local)
 		case a.former != nil && !same(a.former, &want):
 			return nd.Errorf(nd.ErrConfig, "local rank %d means another job than the ranks before it: mode %s, plan %.40q, n %d, steps %d, epochs %d; they mean %s, %.40q, %d, %d, %d",
 				local, want.Mode, want.Plan, want.N, want.Steps, want.Epochs, a.former.Mode, a.former.Plan, a.former.N, a.former.Steps, a.former.Epochs)
@@ -123,6 +123,16 @@ func (a *Agent) decided(e group.Event) {
 	k.Decided([]agentapi.Decided{d})
 }
 
+// giveUp tells ranks that what they have committed and nothing is known of is not theirs any
+// more: the agent begins again, and will not hear what became of it.
+func (a *Agent) giveUp(parts []coord.Part) {
+	for _, p := range parts {
+		if k := a.seats[p.Local]; k != nil {
+			k.Decided([]agentapi.Decided{{Epoch: p.Epoch, Span: agentapi.Span(p.Span), Reason: "not known: the agent was evicted"}})
+		}
+	}
+}
+
 // Redo has all ranks go on from a step.
 func (a *Agent) Redo(s *agentapi.Seat, r agentapi.Redo) error {
 	return a.with(s, func(*seat) error {
@@ -162,6 +172,9 @@ func (a *Agent) tell(s group.State) {
 		state := agentapi.JobState{
 			View: s.View.Number, Rank: -1, World: s.View.World(), Cut: s.View.Cut, Horizon: s.Horizon, Done: s.Step,
 			Halted: s.Halted, Redo: s.Redos, Epoch: s.Epoch, Over: s.Over,
+		}
+		if c := s.Closed; c != nil {
+			state.Closed = &agentapi.Closed{Epoch: c.Epoch, Count: c.Count, Digest: sampler.Digest{Lanes: c.Digest}.String()}
 		}
 		if index >= 0 && s.Open && slices.Contains(s.Ranks, local) {
 			state.Rank = s.View.Rank(a.self.id, local)

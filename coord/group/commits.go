@@ -34,6 +34,9 @@ func (n *Node) Commit(now time.Duration, parts []coord.Part) bool {
 	return true
 }
 
+// Undecided lists the parts whose outcome is not known.
+func (n *Node) Undecided() []coord.Part { return n.commit.waiting }
+
 // add joins a part to the one before it of its lane, where they touch and neither is
 // under way.
 func (c *commits) add(p coord.Part) {

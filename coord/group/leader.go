@@ -263,7 +263,8 @@ func (l *leader) rebalance(n *Node, m *coord.Machine) {
 }
 
 // extend leases further steps once half of a lease is used, and says that all have begun
-// the view. Nothing is leased while a member does not answer: it may be lost.
+// the view. Nothing is leased while a member does not answer, or has lost a rank that the
+// view still has.
 func (l *leader) extend(n *Node, m *coord.Machine) {
 	if m.Halted() {
 		return

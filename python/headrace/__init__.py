@@ -51,8 +51,9 @@ from ._errors import (
     PoolStarved,
     Shape,
     Unsupported,
+    ViewChanged,
 )
-from ._loader import Loader
+from ._loader import Loader, View
 from ._pipeline import Pipeline
 from ._report import Report, merge_reports
 from ._sample import Sample
@@ -89,6 +90,8 @@ __all__ = [
     "Tensor",
     "TorchBatch",
     "Unsupported",
+    "View",
+    "ViewChanged",
     "__version__",
     "crop_list",
     "grid_crops",

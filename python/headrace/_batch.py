@@ -46,6 +46,9 @@ class Batch(Mapping[str, Tensor]):
     epoch, step
         The epoch (0 for a pipeline), and the number of the batch: within the epoch
         for a loader, since the start for a pipeline. Both count from 0.
+    view
+        Where ranks come and go and keep step: the number of the view that the batch is of;
+        0 elsewhere.
     weight
         Of a loader's batch: multiply the mean loss of its samples by it, and the mean over
         the ranks, as DDP takes it of gradients, is the mean over the global batch. 1.0 where
@@ -69,6 +72,7 @@ class Batch(Mapping[str, Tensor]):
         "errors",
         "ids",
         "step",
+        "view",
         "weight",
         "weights",
     )
@@ -79,6 +83,8 @@ class Batch(Mapping[str, Tensor]):
     """The epoch of the batch, from 0; 0 for a pipeline."""
     step: int
     """Number of the batch, from 0: within the epoch for a loader, since the start for a pipeline."""
+    view: int
+    """Number of the view that it was made in: see the class."""
     weight: float
     """What the mean loss of a rank's samples is multiplied by: see the class."""
     weights: tuple[float, ...]
@@ -95,6 +101,7 @@ class Batch(Mapping[str, Tensor]):
         self.ids = tuple(room.ids[: out.samples])
         self.epoch = out.epoch
         self.step = out.step
+        self.view = out.view
         self.weight = out.weight
         self.weights = tuple(0.0 if padding and i < 0 else 1.0 for i in self.ids)
         self.errors = tuple(SampleError(e["id"], error_of(e["kind"], e["message"])) for e in room.errors)

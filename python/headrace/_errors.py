@@ -103,6 +103,22 @@ class EngineLost(HeadraceError, ConnectionError):
     kind = "engine_lost"
 
 
+class ViewChanged(HeadraceError):
+    """The ranks of the job are others: nothing is lost, and `Loader.enter` goes on.
+
+    view, world
+        Number of the newest view, and of its ranks.
+    halted
+        A rank was lost: `Loader.redo` must say from which step all go on, before
+        `Loader.enter` returns.
+    """
+
+    kind = "view"
+    view: int = -1
+    world: int = 0
+    halted: bool = False
+
+
 class Cancelled(HeadraceError):
     """The call was cancelled from another thread."""
 
@@ -122,6 +138,7 @@ _BY_KIND: dict[str, type[HeadraceError]] = {
         Budget,
         ConfigError,
         Bug,
+        ViewChanged,
         Cancelled,
     )
 }

@@ -8,14 +8,14 @@ import json
 import os
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ._batch import Batch
 from ._check import choice, flag, integer, shown, spelled_with, text
 from ._client import AGAIN, END, STEP_MS
 from ._config import DEFAULT_SLOTS, Config, DtypeLike, Options, PerField, count, describe
 from ._engine import Engine, Starvation, device_name, environment, patience
-from ._errors import ConfigError, Unsupported
+from ._errors import ConfigError, ViewChanged
 from ._report import Report
 from ._source import Crops
 from ._torch import ProcessGroup, process_group
@@ -24,6 +24,19 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 TAILS = ("short", "drop", "mask")
+
+
+class View(NamedTuple):
+    """Where a rank is in a job whose ranks come and go."""
+
+    number: int
+    """Of the view: it grows with every change."""
+    rank: int
+    """Of this process in the view; -1 if it is not in it."""
+    world: int
+    """Number of ranks."""
+    halted: bool
+    """A rank was lost, and `Loader.redo` has not said where to go on."""
 
 
 @spelled_with(Options.__annotations__)
@@ -80,8 +93,19 @@ class Loader(Engine):
     data_digest
         Whether `report()` has a digest of all bytes. It reads every batch once more.
     coord, mode
-        "auto" joins a coordinator if there is one. In this version there is none,
-        and mode "lockstep" is the only one.
+        Whether this rank joins a job whose ranks come and go (docs/elastic.md): "auto" does
+        where the agent that HEADRACE_AGENT names takes ranks in (`headrace agent`), "require"
+        raises Unsupported where none does, "off" is for a loader beside the job's, such as
+        one for validation. In mode "lockstep" all ranks return the same step, and a
+        change of the ranks raises ViewChanged. In mode "async", for evaluation and
+        embedding, each goes at its own pace through positions that the coordinator hands
+        out, what a lost rank has not committed comes to others, and len() is an estimate.
+    commit
+        In mode async: a batch is done with when it is released ("release"), the last ones
+        of a rank when it asks for more; or when `commit` says so ("manual"), where results
+        must be stored first.
+    epochs
+        Of an async job; 0 goes on for ever.
     timeout
         Seconds that `next` waits while every slot is a batch that is still held,
         None for ever. Slow storage is waited for in any case.
@@ -129,6 +153,8 @@ class Loader(Engine):
         data_digest: bool = False,
         coord: str = "auto",
         mode: str = "lockstep",
+        commit: str = "release",
+        epochs: int = 1,
         timeout: float | None = 30.0,
         **options: Unpack[Options],
     ) -> None:
@@ -139,7 +165,9 @@ class Loader(Engine):
         seed = integer("seed", seed, 0, 2**64 - 1)
         shuffle = flag("shuffle", shuffle)
         tail = choice("tail", tail, TAILS)
-        _check_mode(coord, mode)
+        self._async = choice("mode", mode, ("lockstep", "async")) == "async"
+        if self._async and (batch_size is None or tail != "short" or restart or coord == "off"):
+            raise ConfigError('mode is "async": give batch_size, tail "short", restart False, and a coordinator')
         self._check = choice("check", check, ("auto", "off"))
         who = _who(rank, world_size, local_rank, local_world_size)
         names = crops.fields
@@ -169,6 +197,10 @@ class Loader(Engine):
                 "data_digest": flag("data_digest", data_digest),
                 "name": text("name", name),
                 "no_check": self._check == "off",
+                "coord": choice("coord", coord, ("auto", "off", "require")),
+                "mode": "async" if self._async else "lockstep",
+                "epochs": integer("epochs", epochs, 0, 2**31 - 1),
+                "manual_commit": choice("commit", commit, ("release", "manual")) == "manual",
             },
             "who": who,
             "env": environment(),
@@ -200,7 +232,7 @@ class Loader(Engine):
         return self
 
     def __iter__(self) -> Loader:
-        self._open_handle()
+        self._join()
         if self._end_is_due:
             # The last batch was returned and its end was not asked for: who begins anew
             # wants the next epoch, not an empty one.
@@ -215,20 +247,27 @@ class Loader(Engine):
         """The next batch; StopIteration once at the end of each epoch.
 
         Raises Closed if the loader is closed meanwhile, and PoolStarved if for
-        `timeout` seconds every slot has been a batch that is still held, or looked at.
+        `timeout` seconds every slot has been a batch that is still held, or looked at. In a
+        job whose ranks come and go the first call waits until all are there that the job
+        expects; ViewChanged says that they are others now.
         """
+        self._join()
         if self._unchecked:
             self._compare_plans()
         room = self._library.room(len(self.fields), self.batch_size)
         starvation = Starvation(self.config.slots or DEFAULT_SLOTS, self._timeout)
-        while (status := self._library.next(self._open_handle(), room, STEP_MS)) == AGAIN:
-            starvation.check(self.stats()["batches_held"])
+        try:
+            while (status := self._library.next(self._open_handle(), room, STEP_MS)) == AGAIN:
+                starvation.check(self.stats()["batches_held"])
+        except ViewChanged as e:
+            e.view, _, e.world, e.halted = self._view()
+            raise
         self._end_is_due = self._begun = False
         if status == END:
             raise StopIteration
         batch = Batch(self._library, room, self.fields, self._padded)
         self._last_epoch = batch.epoch
-        self._end_is_due = batch.step == len(self) - 1
+        self._end_is_due = not self._async and batch.step == len(self) - 1
         self._begun = True
         return batch
 
@@ -240,7 +279,7 @@ class Loader(Engine):
         )
 
     def __len__(self) -> int:
-        """Batches of an epoch, the same on every rank."""
+        """Batches of an epoch, the same on every rank; in mode async an estimate."""
         return int(self._about["len"])
 
     @property
@@ -307,14 +346,71 @@ class Loader(Engine):
         self._unchecked = True
         self._end_is_due = self._begun = False
 
-    def redo(self, step: int) -> None:
+    def redo(self, step: int, *, epoch: int | None = None) -> None:
         """Goes back to a step of the current epoch, one of the last 256: its batch and those after it come again.
 
         They are counted once in the report. Raises ConfigError for a step that is not
         known any more: `load_state_dict` goes anywhere.
+
+        In a job whose ranks come and go it is for all ranks, and of any epoch: they get
+        ViewChanged, and go on from there when they `enter`. So it is after a rank was lost:
+        each of the others may call it, with the step that the model's newest state belongs
+        to. Raises ViewChanged if the ranks change meanwhile: call it again.
         """
-        self._ask("redo", integer("step", step, 0))
+        self._join()
+        where = None if epoch is None else integer("epoch", epoch, 0)
+        try:
+            self._ask("redo", {"step": integer("step", step, 0), "epoch": where})
+        except ViewChanged as e:
+            e.view, _, e.world, e.halted = self._view()
+            raise
         self._end_is_due = self._end_is_due and step == len(self)
+
+    @property
+    def view(self) -> View | None:
+        """The newest view, and this process's rank in it; None in no job whose ranks come and go."""
+        self._join()
+        return self._view() if self._about["job"] else None
+
+    def enter(self) -> View:
+        """Enters the newest view after a ViewChanged: this rank goes on there, at the step that all go on from.
+
+        Waits while the job is halted, for a `redo` of any rank. `rank`, `world_size` and
+        `batch_size` may be others then, the global batches are the same; `state_dict` says
+        where the rank is. The model must be what it was before that step.
+        """
+        self._join()
+        self._about = self._ask("enter")
+        self._end_is_due = self._begun = False
+        return self._view()
+
+    def commit(self, batch: Batch) -> bool:
+        """In mode async, says that this process is done with a batch; held or released.
+
+        False if it is void: another rank has its samples by now, and what was made of
+        them here should not count. True means that it is on its way: should this rank
+        be given up before the agents have it, it is done again elsewhere, so that results
+        are best stored under their epoch and id.
+        """
+        return bool(self._ask("commit", {"epoch": batch.epoch, "step": batch.step}))
+
+    def coverage(self) -> dict[str, Any] | None:
+        """What the coordinator holds of the last epoch that was completed: `epoch`, `count` and `digest`.
+
+        They cover the positions of all ranks, those that were lost too, and are what
+        `expected` says. None before the end of an epoch. The digest is of mode async alone.
+        """
+        self._join()
+        return self._ask("closed") if self._about["job"] else None
+
+    def _join(self) -> None:
+        """Takes this rank's seat in the job, at the first use."""
+        self._open_handle()
+        if self._about["job"] and not self._about["joined"]:
+            self._about = self._ask("join")
+
+    def _view(self) -> View:
+        return View(**self._ask("view"))
 
     def report(self, epoch: int | None = None) -> Report:
         """What was returned of an epoch: by default that of the last batch.
@@ -365,7 +461,7 @@ class Loader(Engine):
     def _compare_plans(self) -> None:
         """Compares the ranks' plans over torch's process group, unless the engine does it over the agent."""
         group = process_group()
-        if group is not None and self._comparable(group):
+        if group is not None and not self._about["job"] and self._comparable(group):
             self._ask("compare", group.gather(self._ask("plan")))
         self._unchecked = False
 
@@ -405,10 +501,3 @@ def _state(state: Any) -> dict[str, Any]:
     except (TypeError, ValueError) as e:
         raise ConfigError(f"state: {e}; it must be a dict that state_dict() returned") from None
     return known
-
-
-def _check_mode(coord: str, mode: str) -> None:
-    if mode == "async":
-        raise Unsupported(f"mode {mode!r} comes with a later version")
-    choice("coord", coord, ("auto", "off"))
-    choice("mode", mode, ("lockstep",))

@@ -31,7 +31,7 @@ from headrace import _errors
         ({"reader": 3}, "reader is 3, must be text"),
         ({"tail": 1}, "tail is 1: one of short, drop"),
         ({"tail": "dorp"}, "tail is 'dorp': one of short, drop, mask (did you mean 'drop'?)"),
-        ({"coord": None}, "coord is None: one of auto, off"),
+        ({"coord": None}, "coord is None: one of auto, off, require"),
         ({"batch_size": "2"}, "batch_size is '2', must be an integer"),
         ({"scale": 10**400}, "scale is 1000"),
         ({"axes": 3}, "axes is 3, must be a list of integers"),

@@ -1,0 +1,266 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	"github.com/headrace/headrace/agentapi"
+	"github.com/headrace/headrace/loader"
+	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/rank"
+)
+
+// Part is a rank's part in a job whose ranks come and go: a coord.Fence.
+type Part interface {
+	loader.Fence
+	loader.Lanes
+	// Enter waits until the newest view can be entered, and enters it.
+	Enter(ctx context.Context) (agentapi.Place, error)
+	// Redo has all ranks go on from a step.
+	Redo(ctx context.Context, epoch, step int64) error
+	// Newest is the place in the newest view, and whether a redo is waited for.
+	Newest() (place agentapi.Place, halted bool)
+	// Closed is the last epoch that was closed.
+	Closed() (agentapi.Closed, bool)
+	Close()
+}
+
+// Join takes a rank into the job of the agent that its identity names, and waits until it
+// is in a view. What a coordinator is, a session is told by its owner.
+type Join func(ctx context.Context, id rank.Identity, a agentapi.Attach) (Part, error)
+
+// seat is a loader's place in a job: kept for it from when the loader is opened, and taken
+// before its first batch, so that the state of a checkpoint can be loaded in between.
+type seat struct {
+	join  Join
+	async bool
+	mu    struct {
+		sync.Mutex
+		part Part
+	}
+}
+
+// findSeat asks the agent whether there is a job to join, nil if not.
+func findSeat(ctx context.Context, r *request, id rank.Identity) (*seat, error) {
+	spec := r.Loader
+	if spec.Coord == "off" {
+		return nil, nil
+	}
+	must := spec.Coord == "require" || spec.Mode == "async"
+	why := "HEADRACE_AGENT is not set"
+	if id.Agent != "" {
+		client, err := agentapi.Dial(ctx, id.Agent, agentapi.Hello{RunID: id.RunID, Rank: id.Rank, World: id.World, LocalRank: id.LocalRank, Round: -1})
+		if err != nil && must {
+			return nil, err
+		}
+		why = "the agent at HEADRACE_AGENT does not coordinate"
+		if err == nil {
+			offered := client.Offers(agentapi.OfferCoord)
+			if err := client.Close(); err != nil {
+				return nil, err
+			}
+			if offered && r.join != nil {
+				return &seat{join: r.join, async: spec.Mode == "async"}, nil
+			}
+		}
+	}
+	if must {
+		return nil, nd.Errorf(nd.ErrUnsupported, "there is no coordinator: %s; start the ranks under headrace agent or headrace launch --live", why)
+	}
+	return nil, nil
+}
+
+// configure has a loader ask the seat what it may return.
+func (s *seat) configure(c *loader.Config, manual bool) {
+	if s == nil {
+		return
+	}
+	c.NoCheck = true // the job takes ranks of one plan alone
+	if s.async {
+		c.Lanes, c.CommitOnRelease = s, !manual
+	} else {
+		c.Fence = s
+	}
+}
+
+// taken is the rank's part, nil before it has joined.
+func (s *seat) taken() Part {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.part
+}
+
+var errNotJoined = nd.Errorf(nd.ErrBug, "the loader has not joined its job")
+
+// take joins, with the loader's place where the job is formed now.
+func (s *seat) take(ctx context.Context, o *loaderObject) error {
+	if s == nil || s.taken() != nil {
+		return nil
+	}
+	stream, at := o.l.Stream(), o.l.State()
+	a := agentapi.Attach{Plan: stream.PlanHash(), Mode: "lockstep", N: stream.N, Steps: stream.Steps(), Epoch: at.Epoch, Step: at.NextPosition / stream.Global}
+	if at.NextPosition >= stream.Delivered().Stop {
+		a.Step = stream.Steps()
+	}
+	if s.async {
+		a.Mode, a.Epochs, a.Ahead, a.Step = "async", o.epochs, o.ahead, 0
+	}
+	part, err := s.join(ctx, o.id, a)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.mu.part = part
+	s.mu.Unlock()
+	return s.enter(ctx, o)
+}
+
+// enter enters the newest view.
+func (s *seat) enter(ctx context.Context, o *loaderObject) error {
+	part := s.taken()
+	if part == nil {
+		return errNotJoined
+	}
+	place, err := part.Enter(ctx)
+	if err != nil || s.async {
+		return err
+	}
+	return o.l.Enter(ctx, place)
+}
+
+// leave gives the seat up.
+func (s *seat) leave() {
+	if part := s.taken(); part != nil {
+		part.Close()
+	}
+}
+
+// viewAbout is where a rank is.
+type viewAbout struct {
+	Number uint64 `json:"number"`
+	Rank   int    `json:"rank"`
+	World  int    `json:"world"`
+	Halted bool   `json:"halted"`
+}
+
+// answerSeat answers what is asked of a loader in a job; refused is what only loaders may
+// do that are in none.
+func (o *loaderObject) answerSeat(ctx context.Context, method string, argument []byte) (value any, known bool, err error) {
+	part := o.seat.taken()
+	switch method {
+	case "join":
+		err = o.seat.take(ctx, o)
+		return o.about(), true, err
+	case "enter":
+		if part == nil {
+			return nil, true, nd.Errorf(nd.ErrConfig, "enter: the loader is in no job whose ranks come and go")
+		}
+		err = o.seat.enter(ctx, o)
+		return o.about(), true, err
+	case "commit":
+		var b struct{ Epoch, Step int64 }
+		if err := Parse(argument, &b); err != nil {
+			return nil, true, err
+		}
+		ok, err := o.l.CommitStep(b.Epoch, b.Step)
+		return ok, true, err
+	}
+	if part == nil {
+		return nil, false, nil
+	}
+	switch method {
+	case "view":
+		place, halted := part.Newest()
+		return viewAbout{place.View, place.Rank, place.World, halted}, true, nil
+	case "closed":
+		if c, ok := part.Closed(); ok {
+			return c, true, nil
+		}
+		return nil, true, nil
+	case "redo":
+		var step struct {
+			Epoch *int64 `json:"epoch"`
+			Step  int64  `json:"step"`
+		}
+		if err := Parse(argument, &step); err != nil {
+			return nil, true, err
+		}
+		epoch := o.l.Epoch()
+		if step.Epoch != nil {
+			epoch = *step.Epoch
+		}
+		if o.seat.async {
+			return nil, true, nd.Errorf(nd.ErrUnsupported, "redo in mode async: what was not committed is delivered again by itself")
+		}
+		return nil, true, part.Redo(ctx, epoch, step.Step)
+	case "set_epoch":
+		var epoch int64
+		if err := json.Unmarshal(argument, &epoch); err == nil && epoch == o.l.Epoch() {
+			return nil, true, nil
+		}
+		return nil, true, placeIsTheJobs(method)
+	case "load_state", "restart":
+		return nil, true, placeIsTheJobs(method)
+	}
+	return nil, false, nil
+}
+
+func placeIsTheJobs(method string) error {
+	return nd.Errorf(nd.ErrConfig, "%s: the loader has joined a job, and all ranks are at one place: load a state before the first batch, or redo a step", method)
+}
+
+// A seat is the loader's Fence and its Lanes: those of the part, once there is one.
+var (
+	_ loader.Fence = (*seat)(nil)
+	_ loader.Lanes = (*seat)(nil)
+)
+
+func (s *seat) Lease(ctx context.Context, epoch, step int64) error {
+	if part := s.taken(); part != nil {
+		return part.Lease(ctx, epoch, step)
+	}
+	return errNotJoined
+}
+
+func (s *seat) Delivered(epoch, step int64) {
+	if part := s.taken(); part != nil {
+		part.Delivered(epoch, step)
+	}
+}
+
+func (s *seat) Take(ctx context.Context, n int64) (int64, nd.Span, error) {
+	if part := s.taken(); part != nil {
+		return part.Take(ctx, n)
+	}
+	return 0, nd.Span{}, errNotJoined
+}
+
+func (s *seat) TryTake(n int64) (int64, nd.Span, bool) {
+	if part := s.taken(); part != nil {
+		return part.TryTake(n)
+	}
+	return 0, nd.Span{}, false
+}
+
+func (s *seat) Holds(epoch int64, positions nd.Span) bool {
+	part := s.taken()
+	return part != nil && part.Holds(epoch, positions)
+}
+
+func (s *seat) Finish(epoch int64, positions nd.Span, digest [2]uint64) (bool, error) {
+	if part := s.taken(); part != nil {
+		return part.Finish(epoch, positions, digest)
+	}
+	return false, errNotJoined
+}
+
+func (s *seat) Settled() []agentapi.Decided {
+	if part := s.taken(); part != nil {
+		return part.Settled()
+	}
+	return nil
+}

@@ -1,0 +1,298 @@
+"""Jobs whose ranks come and go: real agents on loopback, and ranks as processes that are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headrace as hr
+from zarr_writer import write_array
+
+Nodes = Callable[[int], list[dict[str, str]]]
+
+
+def start_agent(*flags: str) -> tuple[subprocess.Popen[str], dict[str, Any]]:
+    """An agent that is ready, and what it says of itself."""
+    command = [sys.executable, "-P", "-m", "headrace", "agent", "--json", "--job", "test", "--profile", "fast", *flags]
+    agent = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert agent.stdout is not None
+    for line in agent.stdout:
+        said = json.loads(line)
+        if "address" in said:
+            # Nobody reads on: the pipe must not fill.
+            threading.Thread(target=agent.stdout.read, daemon=True).start()
+            return agent, said
+    raise AssertionError(f"the agent ended with {agent.wait()}")
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Nodes]:
+    """Starts two agents for a job of so many ranks: the variables of ranks 0 to 3, two on each."""
+    agents: list[subprocess.Popen[str]] = []
+
+    def start(expect: int) -> list[dict[str, str]]:
+        sockets = [str(tmp_path / "a"), str(tmp_path / "b")]
+        first, said = start_agent("--form", "--expect", str(expect), "--socket", sockets[0])
+        agents.append(first)
+        agents.append(start_agent("--contact", said["address"], "--socket", sockets[1])[0])
+        return [
+            {
+                "RANK": str(i),
+                "WORLD_SIZE": "4",
+                "LOCAL_RANK": str(i % 2),
+                "LOCAL_WORLD_SIZE": "2",
+                "GROUP_RANK": str(i // 2),
+                "GROUP_WORLD_SIZE": "2",
+                "TORCHELASTIC_RUN_ID": "test",
+                "HEADRACE_AGENT": sockets[i // 2],
+            }
+            for i in range(4)
+        ]
+
+    yield start
+    for agent in agents:
+        agent.terminate()
+    for agent in agents:
+        agent.wait(timeout=20)
+
+
+@pytest.fixture
+def crops(tmp_path: Path) -> hr.Crops:
+    """400 crops of one element each."""
+    path = write_array(tmp_path / "v.zarr", np.arange(400, dtype=np.uint16), (50,), compress=True)
+    return hr.grid_crops(str(path), shape=(1,))
+
+
+class Rank:
+    """A process that runs a script as a rank, and says things by lines of JSON."""
+
+    def __init__(self, script: str, env: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", script], env=os.environ | env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def says(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, f"the rank ended with {self.process.wait()}"
+        return json.loads(line)
+
+    def go(self, word: str = "go") -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(word + "\n")
+        self.process.stdin.flush()
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def end(self) -> None:
+        assert self.process.wait(timeout=30) == 0
+
+
+@pytest.fixture
+def rank() -> Iterator[Callable[[str, dict[str, str]], Rank]]:
+    """Starts ranks, and leaves none behind."""
+    started: list[Rank] = []
+
+    def start(script: str, env: dict[str, str]) -> Rank:
+        started.append(Rank(script, env))
+        return started[-1]
+
+    yield start
+    for r in started:
+        if r.process.poll() is None:
+            r.kill()
+        assert r.process.stdin is not None and r.process.stdout is not None
+        r.process.stdin.close()
+        r.process.stdout.close()
+
+
+HEAD = """
+import json, sys, time
+import headrace as hr
+def say(**what): print(json.dumps(what), flush=True)
+crops = hr.grid_crops({path!r}, shape=(1,))
+"""
+
+ASYNC = """
+loader = hr.Loader(crops, batch_size=5, mode="async", seed=3)
+with loader:
+    for batch in loader:
+        assert [int(v) for v in batch.numpy()[:, 0]] == list(batch.ids)
+        say(ids=batch.ids)
+        sys.stdin.readline()
+    say(report=loader.report(), expected=loader.expected(), coverage=loader.coverage(), view=loader.view, length=len(loader))
+"""
+
+LOCKSTEP = """
+loader = hr.Loader(crops, global_batch_size=8, mode="lockstep", coord="require", seed=3)
+with loader:
+    while True:
+        try:
+            batch = next(loader)
+            say(step=batch.step, ids=batch.ids, rank=loader.rank, world=loader.world_size, view=batch.view)
+        except StopIteration:
+            say(end=True)
+            break
+        except hr.ViewChanged as e:
+            say(changed=True, view=e.view, world=e.world, halted=e.halted)
+            word = sys.stdin.readline().split()
+            if word[0] == "redo":
+                loader.redo(int(word[1]))
+            entered = loader.enter()
+            assert (entered.rank, entered.world) == (loader.rank, loader.world_size)
+            continue
+        if sys.stdin.readline() == "lost\\n":  # as a collective of the trainer shows it
+            while not loader.view.halted:
+                time.sleep(0.01)
+"""
+
+
+def script(body: str, crops: hr.Crops) -> str:
+    (uri,) = crops.describe()["fields"][0]["arrays"]
+    return HEAD.format(path=uri) + body
+
+
+def test_async_over_a_killed_rank(nodes: Nodes, crops: hr.Crops, rank: Any) -> None:
+    """What a killed rank had not committed comes to others, and the coordinator says that all is done."""
+    ranks = [rank(script(ASYNC, crops), env) for env in nodes(4)]
+    seen = [list(r.says()["ids"]) for r in ranks]  # all are there, each with its first batch
+    ranks[1].kill()
+    rest = [ranks[0], ranks[2], ranks[3]]
+    done = {i for k in (0, 2, 3) for i in seen[k]}
+    ends: list[Any] = []
+
+    def work(r: Rank) -> None:
+        while True:
+            r.go()
+            said = r.says()
+            if "ids" not in said:
+                ends.append(said)
+                return
+            assert not done & set(said["ids"])
+            done.update(said["ids"])
+
+    threads = [threading.Thread(target=work, args=(r,)) for r in rest]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(timeout=60)
+    assert len(ends) == 3 and sorted(done) == list(range(400))
+    for end in ends:
+        assert end["coverage"] == {"epoch": 0} | {k: end["expected"][k] for k in ("count", "digest")}
+        assert end["length"] == 20  # of 80, an estimate for four ranks
+    total = hr.merge_reports(end["report"] for end in ends)
+    assert (total["count"], total["digest"]) == (400, ends[0]["expected"]["digest"])
+    for r in rest:
+        r.end()
+
+
+def test_lockstep_over_a_killed_rank(nodes: Nodes, crops: hr.Crops, rank: Any) -> None:
+    """The others go back to the step that one of them names, and share the same global batches."""
+    ranks = [rank(script(LOCKSTEP, crops), env) for env in nodes(3)[:3]]
+    with hr.Loader(crops, batch_size=8, seed=3, rank=0, world_size=1, coord="off") as alone:
+        plan = [list(b.ids) for b in alone]
+
+    def step(number: int, who: list[Rank]) -> None:
+        parts = [r.says() for r in who]
+        assert {(p["step"], p["world"]) for p in parts} == {(number, len(who))}
+        parts.sort(key=lambda p: p["rank"])
+        assert [i for p in parts for i in p["ids"]] == plan[number]
+
+    for number in range(4):
+        step(number, ranks)
+        if number < 3:
+            for r in ranks:
+                r.go()
+    ranks[2].kill()
+    rest = ranks[:2]
+    for r in rest:
+        r.go("lost")
+    for r in rest:
+        said = r.says()
+        assert said["changed"] and said["halted"] and said["world"] == 2
+    rest[1].go("enter")
+    rest[0].go("redo 3")
+    for number in range(3, 50):
+        step(number, rest)
+        for r in rest:
+            r.go()
+    for r in rest:
+        assert r.says() == {"end": True}
+        r.end()
+
+
+def test_a_job_that_starts_again_goes_on(nodes: Nodes, crops: hr.Crops, rank: Any) -> None:
+    """All workers are killed and start again, as under torchrun: the job needs no checkpoint to find its place."""
+    variables = nodes(2)
+    first = [rank(script(LOCKSTEP, crops), variables[i]) for i in (0, 2)]
+    for _ in range(3):
+        assert {r.says()["world"] for r in first} == {2}
+        for r in first:
+            r.go()
+    for r in first:
+        r.kill()
+    with hr.Loader(crops, batch_size=8, seed=3, rank=0, world_size=1, coord="off") as alone:
+        assert alone.view is None and alone.coverage() is None
+        plan = [list(b.ids) for b in alone]
+    again = [rank(script(LOCKSTEP, crops), variables[i]) for i in (0, 2)]
+    parts = sorted((r.says() for r in again), key=lambda p: p["rank"])
+    # What all had done is known once half of a lease is used: here that was not so yet.
+    assert [p["step"] for p in parts] == [0, 0] and {p["world"] for p in parts} == {2}
+    assert [i for p in parts for i in p["ids"]] == plan[0]
+
+
+def test_what_cannot_be(crops: hr.Crops, monkeypatch: pytest.MonkeyPatch, nodes: Nodes) -> None:
+    """There is no coordinator, or the loader is not one of those that it can serve."""
+    for options in ({"mode": "async"}, {"coord": "require"}):
+        with pytest.raises(hr.Unsupported, match="HEADRACE_AGENT is not set"):
+            hr.Loader(crops, batch_size=2, **options)  # type: ignore[arg-type]
+    for options in ({"tail": "mask"}, {"coord": "off"}, {"restart": True}):
+        with pytest.raises(hr.ConfigError, match='mode is "async"'):
+            hr.Loader(crops, batch_size=2, mode="async", **options)  # type: ignore[arg-type]
+    for name, value in nodes(1)[0].items():
+        monkeypatch.setenv(name, value)
+    with hr.Loader(crops, batch_size=2, mode="async", commit="manual") as loader:
+        batch = next(loader)
+        assert loader.commit(batch) and loader.commit(batch)
+        assert loader.view is not None and loader.view.world == 1
+        with pytest.raises(hr.Unsupported, match="state in mode async"):
+            loader.state_dict()
+        with pytest.raises(hr.ConfigError, match="one loader of a rank is in the job"):
+            next(hr.Loader(crops, batch_size=2, mode="async"))
+    with pytest.raises(hr.ConfigError, match="replicas 2"):
+        hr.Loader(crops, batch_size=2, mode="async", replicas=2)
+
+
+def test_an_engine_beside_the_trainer_joins_for_it(
+    nodes: Nodes, crops: hr.Crops, monkeypatch: pytest.MonkeyPatch, shared_engine: Path
+) -> None:
+    monkeypatch.setenv("HEADRACE_ENGINE", str(shared_engine))
+    for name, value in nodes(1)[0].items():
+        monkeypatch.setenv(name, value)
+    with hr.Loader(crops, batch_size=7, mode="async", epochs=2) as loader:
+        for epoch in range(2):
+            ids = [i for batch in loader for i in batch.ids]
+            coverage, expected = loader.coverage(), loader.expected(epoch)
+            assert sorted(ids) == list(range(400)) and coverage is not None
+            assert coverage == {"epoch": epoch, "count": 400, "digest": expected["digest"]}
+        assert list(loader) == []
+
+
+def test_the_example() -> None:
+    """Four processes on two nodes, one killed at random: coverage N of N and the expected digest."""
+    example = Path(__file__).resolve().parents[2] / "examples" / "elastic" / "run.py"
+    done = subprocess.run([sys.executable, "-P", str(example)], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("coverage 288 of 288") == 3 and "results of 288 of 288 crops" in done.stdout
