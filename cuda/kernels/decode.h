@@ -162,7 +162,10 @@ HR_FN Status prepare(Task &task) {
 	const Chunk &c = task.chunk;
 	Status status = OK;
 	switch (c.method) {
-	case LZ4: status = task.frame.parseLZ4((const u8 *)c.src, c.srcBytes); break;
+	case LZ4:
+		if (c.typesize > 1) return UNSUPPORTED;
+		status = task.frame.parseLZ4((const u8 *)c.src, c.srcBytes);
+		break;
 	case BLOSC: status = task.frame.parse((const u8 *)c.src, c.srcBytes); break;
 	case UNSHUFFLE:
 	case COPY: return c.srcBytes == c.dstBytes ? OK : CORRUPT;

@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "3f67e80edd005e6fbba13d973c9c81d559f59bfef1f31fd2d040f971586db4c8"
+const Hash = "6c04a3542c96bab7e93ccabb0755f6aee78b41d18e66826fc591e2efeec88d44"

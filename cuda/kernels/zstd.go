@@ -35,41 +35,14 @@ const ZstdSequencesShared = 56640
 
 // Bytes of what lies in device memory.
 const (
-	ZstdChunkBytes  = 32
 	ZstdParamsBytes = 40
 	ZstdHeadBytes   = 6896 // the begin of the work memory
 	ZstdBlockBytes  = 128
 	ZstdExtentBytes = 8
 )
 
-// ZstdUnchecked in ZstdChunk.Flags: the checksums of frames are not compared.
-const ZstdUnchecked uint32 = 1
-
-// A ZstdChunk is decoded from Src, SrcBytes long, one or more zstd frames (RFC
-// 8878), to Dst, which they must fill to DstBytes exactly. Its status is written to word
-// Status of the launch's table.
-//
-// Dst begins at a multiple of 16. Src may begin anywhere; the aligned vectors of 16
-// bytes that hold a byte of it must be readable.
-type ZstdChunk struct {
-	Src, Dst           uint64
-	SrcBytes, DstBytes uint32
-	Status             uint32
-	Flags              uint32
-}
-
-// Append writes the chunk as the kernels read it.
-func (c ZstdChunk) Append(dst []byte) []byte {
-	dst = binary.LittleEndian.AppendUint64(dst, c.Src)
-	dst = binary.LittleEndian.AppendUint64(dst, c.Dst)
-	dst = binary.LittleEndian.AppendUint32(dst, c.SrcBytes)
-	dst = binary.LittleEndian.AppendUint32(dst, c.DstBytes)
-	dst = binary.LittleEndian.AppendUint32(dst, c.Status)
-	return binary.LittleEndian.AppendUint32(dst, c.Flags)
-}
-
-// ZstdParams is the parameter of the kernels of zstd: the addresses of N chunks, of
-// the status words and of the work memory, which is ZstdWorkBytes long and begins at
+// ZstdParams is the parameter of the kernels of zstd: the addresses of N chunks,
+// of Zstd or BloscZstd, of the status words and of the work memory, which is ZstdWorkBytes long and begins at
 // a multiple of 16. Its first ZstdHeadBytes must be zero before the first kernel.
 //
 // Blocks is how many blocks of frames it has room for, and Arena how many bytes of

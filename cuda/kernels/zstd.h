@@ -133,7 +133,7 @@ struct Work {
 
 static_assert(sizeof(Head) % 16 == 0 && sizeof(Block) % 16 == 0, "parts of the work memory");
 
-HR_FN const ZstdChunk &chunkOf(const ZstdParams &p, u32 chunk) { return ((const ZstdChunk *)p.chunks)[chunk]; }
+HR_FN const Chunk &chunkOf(const ZstdParams &p, u32 chunk) { return ((const Chunk *)p.chunks)[chunk]; }
 HR_FN u32 *statusOf(const ZstdParams &p, u32 chunk) { return (u32 *)p.status + chunkOf(p, chunk).status; }
 HR_FN const u8 *sourceOf(const ZstdParams &p, u32 chunk) { return (const u8 *)chunkOf(p, chunk).src; }
 

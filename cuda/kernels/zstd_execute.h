@@ -319,14 +319,14 @@ struct Executor {
 
 // executeChunk is the part of a warp.
 HR_FN void executeChunk(const ZstdParams &p, const Work &work, u32 chunk) {
-	const ZstdChunk &c = chunkOf(p, chunk);
+	const Chunk &c = chunkOf(p, chunk);
 	u8 *dst = (u8 *)c.dst;
 	Status status = (Status)*statusOf(p, chunk);
 	if (status == OK) {
 		Extent extent = work.extents[chunk];
 		Output out(planOfWarp().output, dst);
 		Executor e = {out, out.at + c.dstBytes, {0, {0, 0, 0}}, (const u8 *)c.src};
-		HR_ROLLED for (u32 i = 0; i < extent.count && status == OK; i++) status = e.one(work.blocks[extent.first + i], !(c.flags & ZSTD_UNCHECKED));
+		HR_ROLLED for (u32 i = 0; i < extent.count && status == OK; i++) status = e.one(work.blocks[extent.first + i], !(c.flags & UNCHECKED));
 		if (status == OK && e.room() > 0) status = CORRUPT;
 		syncWarp();
 		if (status == OK) e.out.flushTo(e.out.at);

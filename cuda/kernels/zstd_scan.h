@@ -244,7 +244,7 @@ HR_FN Status walkFrame(Cursor &in, const Header &h, Layout &layout) {
 }
 
 // walk goes over the frames of a chunk (3.1).
-HR_FN Status walk(const ZstdChunk &c, Layout &layout) {
+HR_FN Status walk(const Chunk &c, Layout &layout) {
 	Cursor in = {(const u8 *)c.src, 0, c.srcBytes};
 	if (in.left() == 0) return CORRUPT; // not even an empty frame
 	while (in.left() > 0) {
@@ -269,7 +269,8 @@ HR_FN Status walk(const ZstdChunk &c, Layout &layout) {
 
 // scan finds the blocks of a chunk and gives them memory.
 HR_FN Status scan(const ZstdParams &p, Work &work, u32 chunk, Extent &extent) {
-	const ZstdChunk &c = chunkOf(p, chunk);
+	const Chunk &c = chunkOf(p, chunk);
+	if (c.method != ZSTD || c.typesize > 1) return UNSUPPORTED;
 	Layout layout = {{0, 0}, nullptr, 0, 0, c.dst, c.dstBytes, 0, chunk};
 	Status status = walk(c, layout);
 	if (status != OK) return status;

@@ -23,7 +23,7 @@ type zstdSource struct {
 	name  string
 	src   []byte
 	size  int
-	flags uint32
+	flags uint16
 }
 
 // zstdOutcome is what the kernels made of it.
@@ -51,8 +51,9 @@ func (m *machine) decodeZstd(t testing.TB, sources []zstdSource, blocks int, are
 		at := len(buffers)
 		lead := i % 7 // sources begin anywhere
 		buffers = append(buffers, append(bytes.Repeat([]byte{0xff}, lead), s.src...), bytes.Repeat([]byte{0xee}, s.size))
-		table = ZstdChunk{
-			Src: place(at, lead), Dst: place(at+1, 0), SrcBytes: uint32(len(s.src)), DstBytes: uint32(s.size), Status: uint32(i), Flags: s.flags,
+		table = Chunk{
+			Src: place(at, lead), Dst: place(at+1, 0), SrcBytes: uint32(len(s.src)), DstBytes: uint32(s.size), Status: uint32(i),
+			Method: Zstd, Flags: s.flags,
 		}.Append(table)
 	}
 	buffers[0] = table
@@ -330,7 +331,7 @@ func TestZstdFrames(t *testing.T) {
 	}
 	onMachines(t, func(t *testing.T, m *machine) {
 		zstdAll(t, m, o, sources, false)
-		unchecked := zstdSource{name: "wrong checksum, unchecked", src: damagedSum, size: 5000, flags: ZstdUnchecked}
+		unchecked := zstdSource{name: "wrong checksum, unchecked", src: damagedSum, size: 5000, flags: Unchecked}
 		blocks, arena := zstdRoom([]zstdSource{unchecked})
 		got := m.decodeZstd(t, []zstdSource{unchecked}, blocks, arena)[0]
 		zstdCheck(t, unchecked, got, a, true)
