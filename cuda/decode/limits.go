@@ -47,5 +47,5 @@ func (l Limits) Scratch() (int64, error) {
 	if err := l.check(); err != nil {
 		return 0, err
 	}
-	return kernels.ZstdWorkBytes(l.Chunks, int(l.blocks()), l.Arena), nil
+	return kernels.ZstdWorkBytes(int(l.blocks()), l.Arena), nil
 }

@@ -21,7 +21,7 @@ type Zstd struct {
 	begin  []step // one after the other
 	// These two are bound by latency and run beside each other.
 	literals, sequences step
-	execute             step
+	execute, finish     step
 }
 
 // NewZstd finds the kernels in a module made of kernels.Images.
@@ -39,6 +39,7 @@ func NewZstd(device *cuda.Device, module *cuda.Module) (*Zstd, error) {
 		{kernels.ZstdLiterals, kernels.ZstdStreamBlock, 0, &z.literals},
 		{kernels.ZstdSequences, kernels.ZstdStreamBlock, kernels.ZstdSequencesShared, &z.sequences},
 		{kernels.ZstdExecute, kernels.ZstdExecuteBlock, 0, &z.execute},
+		{kernels.ZstdFinish, kernels.ZstdFinishBlock, 0, &z.finish},
 	} {
 		s, err := z.find(module, k.name, k.block, k.shared)
 		if err != nil {
@@ -136,6 +137,7 @@ func (c *Call) Append(commands *cuda.Commands, stream *cuda.Stream, table, statu
 	c.launch(commands, stream, c.zstd.sequences)
 	commands.Await(stream, c.joined)
 	c.launch(commands, stream, c.zstd.execute)
+	c.launch(commands, stream, c.zstd.finish)
 	return nil
 }
 

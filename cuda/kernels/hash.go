@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "6c04a3542c96bab7e93ccabb0755f6aee78b41d18e66826fc591e2efeec88d44"
+const Hash = "9240bae978a0a50940ae8352c8c12bfef80d2380cffeecd6262c4408a5f1e934"

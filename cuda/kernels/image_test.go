@@ -19,8 +19,8 @@ import (
 
 // sources are the files that the image is made of, as in build.py.
 var sources = []string{
-	"abi.h", "assemble.h", "bytes.h", "convert.h", "decode.h", "gather.h", "kernels.cu", "lz4.h", "recent.h", "shuffle.h",
-	"simt.h", "window.h", "zstd.h", "zstd_bits.h", "zstd_checksum.h", "zstd_execute.h", "zstd_fse.h", "zstd_literals.h", "zstd_order.h",
+	"abi.h", "assemble.h", "blosc.h", "bytes.h", "convert.h", "decode.h", "gather.h", "kernels.cu", "lz4.h", "recent.h", "shuffle.h",
+	"simt.h", "window.h", "zstd.h", "zstd_bits.h", "zstd_checksum.h", "zstd_execute.h", "zstd_finish.h", "zstd_fse.h", "zstd_literals.h", "zstd_order.h",
 	"zstd_scan.h", "zstd_sequences.h", "zstd_tables.h",
 }
 
@@ -102,9 +102,9 @@ func TestLayout(t *testing.T) {
 		0, 8, 16, 24, 28, 32, 36, 37, 38, // Chunk
 		0, 8, 16, // Piece
 		0, 8, 16, 24, 0, 8, 16, 0, 8, // parameters
-		ZstdParamsBytes, ZstdHeadBytes, ZstdBlockBytes, ZstdExtentBytes, ZstdSequencesShared,
+		ZstdParamsBytes, ZstdHeadBytes, ZstdBlockBytes, ZstdSegmentBytes, ZstdSequencesShared,
 		0, 8, 16, 24, 32, 36, // ZstdParams
-		ZstdScanBlock, ZstdTablesBlock, ZstdOrderBlock, ZstdStreamBlock, ZstdExecuteBlock,
+		ZstdScanBlock, ZstdTablesBlock, ZstdOrderBlock, ZstdStreamBlock, ZstdExecuteBlock, ZstdFinishBlock,
 		AssembleBlock, DecodeBlock, GatherBlock, MaxRank, NoChunk,
 		uint64(Big), uint64(Fill), uint64(Affine), uint64(LZ4), uint64(Blosc), uint64(Unshuffle), uint64(Copy),
 		uint64(Zstd), uint64(BloscZstd), uint64(Zlib), uint64(Gzip), uint64(BloscZlib), uint64(Unchecked), uint64(Summed),

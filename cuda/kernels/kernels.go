@@ -134,7 +134,7 @@ const (
 // how it was shuffled.
 //
 // Dst and Scratch begin at a multiple of 16; Scratch is DstBytes long and is needed
-// where something is shuffled, by blosc or by Typesize, but for Unshuffle. Src may
+// for blosc and for Typesize above 1, but not for Unshuffle. Src may
 // begin anywhere. Of all sources, here and in tiles and pieces, the aligned words of 4
 // bytes that hold a wanted byte must be readable, and the aligned vectors of 16 bytes
 // where ZstdKernels decode: memory is allocated so.
