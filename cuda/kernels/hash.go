@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "9240bae978a0a50940ae8352c8c12bfef80d2380cffeecd6262c4408a5f1e934"
+const Hash = "0f968d3b14c899e22b1ed7fde002d6359ac55cfd1d3d64e81ee30721fdf323e8"
