@@ -10,6 +10,7 @@ import (
 
 	"github.com/headrace/headrace/codec"
 	"github.com/headrace/headrace/cuda"
+	"github.com/headrace/headrace/cuda/decode"
 	"github.com/headrace/headrace/cuda/kernels"
 	"github.com/headrace/headrace/nd"
 )
@@ -27,16 +28,19 @@ import (
 // wave overlap with the kernels of the ones before, and the decoders of several
 // waves fill the device together.
 type device struct {
-	p       *Pipeline
-	gpu     *cuda.Device
-	module  *cuda.Module
-	kernel  struct{ assemble, decode, gather cuda.Function }
-	grid    struct{ assemble, decode, gather int } // most blocks of a launch
-	gathers bool                                   // the driver has no batched copy
-	copies  *cuda.Stream
-	fetches *cuda.Stream
-	events  *eventPool
-	frames  *frames // nil without a library
+	p        *Pipeline
+	gpu      *cuda.Device
+	module   *cuda.Module
+	kernel   struct{ assemble, decode, gather cuda.Function }
+	grid     struct{ assemble, decode, gather int } // most blocks of a launch
+	gathers  bool                                   // the driver has no batched copy
+	copies   *cuda.Stream
+	fetches  *cuda.Stream
+	events   *eventPool
+	frames   *frames      // nil without a library
+	zstd     *decode.Zstd // nil where no array needs it
+	decoders decoders
+	clock    clock
 
 	node     int     // NUMA node next to the GPU, -1 where there is no choice
 	ring     *pinned // p.slabs
@@ -92,7 +96,13 @@ func openDevice(p *Pipeline) (_ backend, err error) {
 		}
 	}
 	d.events = &eventPool{gpu: d.gpu}
-	return d, d.openFrames()
+	if err := d.openFrames(); err != nil {
+		return nil, err
+	}
+	if err := d.openDecoders(); err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
 // loadKernels finds the kernels and how many blocks of each run at most.
@@ -212,6 +222,9 @@ func (d *device) free() error {
 	}
 	if d.memory != 0 {
 		errs = append(errs, d.gpu.Free(d.memory))
+	}
+	if d.clock.latest != nil {
+		errs = append(errs, d.clock.latest.Close())
 	}
 	errs = append(errs, d.ring.free(d.gpu))
 	d.ring, d.p.slabs = nil, nil

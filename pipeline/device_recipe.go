@@ -2,38 +2,118 @@ package pipeline
 
 import (
 	"encoding/json"
+	"math"
 
 	"github.com/headrace/headrace/cuda/kernels"
+	"github.com/headrace/headrace/zarr"
 )
 
-// deviceMethod says how a device decodes the chunks of the recipe, and the element
-// size of kernels.Unshuffle. Chains that it has no kernel for are the host's.
-// The chain may have a byte swap beside the stages.
-func (r *recipe) deviceMethod(chain int) (method, apart uint8) {
-	switch {
-	case chain == 0:
-		return kernels.Copy, 0
-	case chain == 1 && len(r.stages) == 1:
-		return stageMethod(r.stages[0].Name, r.stages[0].Config)
-	}
-	return kernels.Host, 0
+// packing is how the chunks of a recipe are stored, in the words of a device's kernels.
+type packing struct {
+	method   uint8  // kernels.Copy, LZ4, ..., or Host
+	typesize uint8  // of elements whose bytes were put apart
+	flags    uint16 // of kernels.Chunk
 }
 
-func stageMethod(name string, config json.RawMessage) (method, apart uint8) {
+// pack finds the kernels' words for the stages of a recipe. Chains that there are no
+// kernels for are the host's.
+func pack(stages []zarr.Codec, verify bool) (p packing) {
+	if !verify {
+		p.flags = kernels.Unchecked
+	}
+	switch len(stages) {
+	case 0:
+		p.method = kernels.Copy
+	case 1:
+		p.method, p.typesize = packStage(stages[0])
+	}
+	return p
+}
+
+func packStage(stage zarr.Codec) (method, typesize uint8) {
 	var settings struct {
 		Cname       string `json:"cname"`
 		Elementsize int    `json:"elementsize"`
 	}
-	if json.Unmarshal(config, &settings) != nil {
+	if stage.Config != nil && json.Unmarshal(stage.Config, &settings) != nil {
 		return kernels.Host, 0
 	}
-	switch {
-	case name == "lz4":
+	switch stage.Name {
+	case "lz4":
 		return kernels.LZ4, 0
-	case name == "blosc" && (settings.Cname == "lz4" || settings.Cname == "lz4hc"):
-		return kernels.Blosc, 0
-	case name == "shuffle" && settings.Elementsize > 0 && settings.Elementsize < 256:
-		return kernels.Unshuffle, uint8(settings.Elementsize)
+	case "zstd":
+		return kernels.Zstd, 0
+	case "blosc":
+		if settings.Cname == "lz4" || settings.Cname == "lz4hc" {
+			return kernels.Blosc, 0
+		}
+	case "shuffle":
+		if settings.Elementsize > 0 && settings.Elementsize < 256 {
+			return kernels.Unshuffle, uint8(settings.Elementsize)
+		}
 	}
 	return kernels.Host, 0
+}
+
+// family is a group of kernels that decode chunks together.
+type family uint8
+
+const (
+	familyDecode family = iota // kernels.Decode
+	familyZstd                 // kernels.ZstdKernels
+	families                   // how many there are; no family's number
+)
+
+func (p packing) family() family {
+	switch p.method {
+	case kernels.Copy, kernels.Unshuffle, kernels.LZ4, kernels.Blosc:
+		return familyDecode
+	case kernels.Zstd:
+		return familyZstd
+	}
+	return families
+}
+
+// shuffled chunks are decoded by way of a second buffer.
+func (p packing) shuffled() bool { return p.method == kernels.Blosc }
+
+// frames are zstd and nothing else.
+func (p packing) frames() bool { return p.method == kernels.Zstd }
+
+// longest is the most stored bytes of a chunk that a device decodes to size bytes. No
+// encoder makes more of what does not compress; but empty blocks are well formed, however
+// many, and would keep a thread of the device for seconds.
+func longest(size int64) int64 { return min(size+size/4+1024, math.MaxInt32) }
+
+// decoders is who there is on a device to decode chunks.
+type decoders struct {
+	kernels [families]bool // that have the memory they need
+	scratch bool           // there is memory for what is shuffled
+	library bool           // zstd frames are a library's
+}
+
+// need adds what the chunks of a recipe take.
+func (d *decoders) need(r *recipe) {
+	f := r.packing.family()
+	if f == families || d.library && r.packing.frames() {
+		return
+	}
+	d.kernels[f] = true
+	d.scratch = d.scratch || r.packing.shuffled()
+}
+
+// of says who decodes a chunk of the recipe, of so many stored bytes: byKernel,
+// byLibrary or, for the host, byWorker.
+func (d *decoders) of(r *recipe, length int64) decoder {
+	p := r.packing
+	f := p.family()
+	switch {
+	case f == families || length > longest(r.size):
+		return byWorker
+	case d.library && p.frames():
+		return byLibrary
+	case d.kernels[f] && (d.scratch || !p.shuffled()):
+		return byKernel
+	}
+	return byWorker
 }

@@ -47,6 +47,9 @@ func (d *device) finish(w *wave) {
 // error as ever. An error of settle's own is the device's.
 func (d *device) settle(w *wave, scratch *codec.Scratch) error {
 	d.checkMappings(w)
+	if w.stage.made > 0 {
+		d.p.counts.gpuDecode.add(1, d.clock.add(w.stage), w.stage.fed, w.stage.made)
+	}
 	failed := w.stage.frames.failed(w)
 	for _, i := range failed {
 		if err := d.mend(w, i, scratch); err != nil {
@@ -75,11 +78,15 @@ func (d *device) settle(w *wave, scratch *codec.Scratch) error {
 // settleStored is about a chunk that the wave decoded, or left to the settler.
 func (d *device) settleStored(w *wave, i int32, scratch *codec.Scratch) error {
 	c := &w.chunks[i]
-	if c.err == nil && (c.route.by == bySettler || c.route.by == byKernel && w.stage.statusOf(int(i)) != kernels.OK) {
+	switch {
+	case c.err != nil:
+	case c.route.by == bySettler || c.route.by == byKernel && w.stage.statusOf(int(i)) != kernels.OK:
 		if err := d.mend(w, i, scratch); err != nil {
 			return err
 		}
-	} else if c.route.onDevice() {
+	case c.route.by == byWorker:
+		d.p.counts.onHost.Add(1)
+	case c.route.onDevice():
 		d.p.counts.decode.add(1, 0, c.length, c.size)
 	}
 	if c.keep {
@@ -115,6 +122,9 @@ func (d *device) settleCached(w *wave, i int32) error {
 func (d *device) mend(w *wave, i int32, scratch *codec.Scratch) error {
 	c := &w.chunks[i]
 	s := d.mender
+	if c.route.onDevice() {
+		d.p.counts.refused.Add(1)
+	}
 	c.route.by = byNobody // it will be decoded, and was not the device's to decode
 	packed, err := d.encodedBytesOf(c)
 	if err == nil {
@@ -124,6 +134,7 @@ func (d *device) mend(w *wave, i int32, scratch *codec.Scratch) error {
 		w.fail(int(i), err)
 		return nil
 	}
+	d.p.counts.onHost.Add(1)
 	s.begin()
 	if err := s.unpacked.wait(); err != nil {
 		return err
