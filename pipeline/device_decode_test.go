@@ -10,12 +10,14 @@ import (
 
 	"github.com/headrace/headrace/cuda"
 	"github.com/headrace/headrace/cuda/decode"
+	"github.com/headrace/headrace/cuda/kernels"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/sampler"
+	"github.com/headrace/headrace/zarr"
 )
 
 // kernelForms are ways to store chunks that a GPU decodes by itself.
-var kernelForms = []string{"lz4", "blosc", "shuffle", "zstd", "zstd:sum"}
+var kernelForms = []string{"lz4", "blosc", "blosc:zstd", "shuffle", "shuffle+lz4", "zstd", "zstd:sum", "shuffle+zstd"}
 
 // packed is an array in a form, of chunks that have something to decode.
 func packed(t testing.TB, form string) *testArray {
@@ -160,7 +162,7 @@ func TestKernelsVerify(t *testing.T) {
 // Memory of the kernels is taken for the arrays of Open. Later ones that need another
 // are decoded by the host.
 func TestLaterArraysWithoutKernels(t *testing.T) {
-	for first, later := range map[string]string{"zstd": "blosc", "blosc": "zstd", "": "zstd"} {
+	for first, later := range map[string]string{"zstd": "blosc:zstd", "blosc": "zstd", "": "zstd", "lz4": "shuffle+lz4"} {
 		a, b := packed(t, first), packed(t, later)
 		cfg := packedConfig(a)
 		onFake(t, &cfg)
@@ -211,11 +213,52 @@ func TestLongChunksAreTheHosts(t *testing.T) {
 	r := &recipe{size: 1000, packing: pack(nil, true)}
 	d := &decoders{kernels: [families]bool{true, true}, scratch: true}
 	for _, form := range kernelForms {
-		l := layout{codec: form, dtype: nd.U16}
-		r.packing = pack(l.stages(), true)
+		r.packing = packedAs(form)
 		if d.of(r, 1000) != byKernel || d.of(r, 1300) != byKernel || d.of(r, 1<<20) != byWorker || d.of(r, 1<<32) != byWorker {
 			t.Errorf("%s: who decodes what is long", form)
 		}
+	}
+}
+
+func packedAs(form string) packing {
+	l := layout{codec: form, dtype: nd.U16}
+	stages := l.stages()
+	slices.Reverse(stages)
+	return pack(stages, true)
+}
+
+// What a chain of codecs is to the kernels.
+func TestPack(t *testing.T) {
+	f := func(form string, want packing) {
+		t.Helper()
+		if got := packedAs(form); got != want {
+			t.Errorf("%q: %+v, want %+v", form, got, want)
+		}
+	}
+	f("", packing{method: kernels.Copy})
+	f("lz4", packing{method: kernels.LZ4})
+	f("shuffle+lz4", packing{method: kernels.LZ4, typesize: 2})
+	f("zstd", packing{method: kernels.Zstd})
+	f("shuffle+zstd:sum", packing{method: kernels.Zstd, typesize: 2})
+	f("shuffle", packing{method: kernels.Unshuffle, typesize: 2})
+	f("blosc", packing{method: kernels.Blosc})
+	f("blosc:lz4hc", packing{method: kernels.Blosc})
+	f("blosc:zstd", packing{method: kernels.BloscZstd})
+	host := packing{}
+	f("blosc:snappy", host)
+	f("shuffle+blosc", host)
+	f("shuffle+shuffle", host)
+	f("zstd+lz4", host)
+	f("lz4+shuffle", host)
+	f("delta", host)
+	for size, want := range map[string]uint8{`{}`: 4, `{"elementsize":0}`: 1, `{"elementsize":255}`: 255, `{"elementsize":256}`: 0, `{"elementsize":"2"}`: 0} {
+		got := pack([]zarr.Codec{{Name: "lz4"}, {Name: "shuffle", Config: []byte(size)}}, false)
+		if want == 0 && got != host || want > 0 && got != (packing{method: kernels.LZ4, typesize: want, flags: kernels.Unchecked}) {
+			t.Errorf("elements of %s: %+v", size, got)
+		}
+	}
+	if got := pack([]zarr.Codec{{Name: "blosc"}}, true); got.method != kernels.Blosc {
+		t.Errorf("blosc without settings: %+v", got)
 	}
 }
 

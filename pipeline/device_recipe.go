@@ -15,44 +15,69 @@ type packing struct {
 	flags    uint16 // of kernels.Chunk
 }
 
-// pack finds the kernels' words for the stages of a recipe. Chains that there are no
-// kernels for are the host's.
+// pack finds the kernels' words for the stages of a recipe, which are in the order of
+// decoding: a codec, then perhaps numcodecs' shuffle. Other chains are the host's.
 func pack(stages []zarr.Codec, verify bool) (p packing) {
 	if !verify {
 		p.flags = kernels.Unchecked
+	}
+	if n := len(stages) - 1; n > 0 && stages[n].Name == "shuffle" {
+		p.typesize = shuffledBy(stages[n])
+		if stages = stages[:n]; p.typesize == 0 || stages[0].Name == "blosc" || stages[0].Name == "shuffle" {
+			return packing{}
+		}
 	}
 	switch len(stages) {
 	case 0:
 		p.method = kernels.Copy
 	case 1:
-		p.method, p.typesize = packStage(stages[0])
+		p.method = methodOf(stages[0])
+	}
+	if p.method == kernels.Unshuffle {
+		p.typesize = shuffledBy(stages[0])
 	}
 	return p
 }
 
-func packStage(stage zarr.Codec) (method, typesize uint8) {
-	var settings struct {
-		Cname       string `json:"cname"`
-		Elementsize int    `json:"elementsize"`
-	}
-	if stage.Config != nil && json.Unmarshal(stage.Config, &settings) != nil {
-		return kernels.Host, 0
-	}
+func methodOf(stage zarr.Codec) uint8 {
 	switch stage.Name {
 	case "lz4":
-		return kernels.LZ4, 0
+		return kernels.LZ4
 	case "zstd":
-		return kernels.Zstd, 0
+		return kernels.Zstd
 	case "blosc":
-		if settings.Cname == "lz4" || settings.Cname == "lz4hc" {
-			return kernels.Blosc, 0
-		}
+		return bloscMethod(stage)
 	case "shuffle":
-		if settings.Elementsize > 0 && settings.Elementsize < 256 {
-			return kernels.Unshuffle, uint8(settings.Elementsize)
+		if shuffledBy(stage) > 0 {
+			return kernels.Unshuffle
 		}
 	}
-	return kernels.Host, 0
+	return kernels.Host
+}
+
+// bloscMethod goes by what the array's writer was told. A frame that was made otherwise
+// comes back from the kernels, and is the host's.
+func bloscMethod(stage zarr.Codec) uint8 {
+	settings := struct{ Cname string }{"lz4"} // as package codec has it
+	if stage.Config != nil && json.Unmarshal(stage.Config, &settings) != nil {
+		return kernels.Host
+	}
+	switch settings.Cname {
+	case "lz4", "lz4hc":
+		return kernels.Blosc
+	case "zstd":
+		return kernels.BloscZstd
+	}
+	return kernels.Host
+}
+
+// shuffledBy is the size of the elements of a shuffle, 0 for one that kernels do not know.
+func shuffledBy(stage zarr.Codec) uint8 {
+	settings := struct{ Elementsize int }{4} // as package codec has it
+	if stage.Config != nil && json.Unmarshal(stage.Config, &settings) != nil || settings.Elementsize > math.MaxUint8 {
+		return 0
+	}
+	return uint8(max(settings.Elementsize, 1))
 }
 
 // family is a group of kernels that decode chunks together.
@@ -68,17 +93,25 @@ func (p packing) family() family {
 	switch p.method {
 	case kernels.Copy, kernels.Unshuffle, kernels.LZ4, kernels.Blosc:
 		return familyDecode
-	case kernels.Zstd:
+	case kernels.Zstd, kernels.BloscZstd:
 		return familyZstd
 	}
 	return families
 }
 
 // shuffled chunks are decoded by way of a second buffer.
-func (p packing) shuffled() bool { return p.method == kernels.Blosc }
+func (p packing) shuffled() bool {
+	switch p.method {
+	case kernels.Blosc, kernels.BloscZstd:
+		return true
+	case kernels.Unshuffle:
+		return false
+	}
+	return p.typesize > 1
+}
 
 // frames are zstd and nothing else.
-func (p packing) frames() bool { return p.method == kernels.Zstd }
+func (p packing) frames() bool { return p.method == kernels.Zstd && p.typesize < 2 }
 
 // longest is the most stored bytes of a chunk that a device decodes to size bytes. No
 // encoder makes more of what does not compress; but empty blocks are well formed, however

@@ -25,7 +25,7 @@ var folders = map[string]row{
 	"codec":    {ours: []string{"nd"}, others: []string{"github.com/klauspost/compress", "github.com/pierrec/lz4", "github.com/DataDog/zstd", "golang.org/x/sys/cpu"}, why: "codec turns bytes into bytes and knows neither arrays nor files"},
 	"store":    {ours: []string{"nd"}, others: []string{"golang.org/x/sys", "github.com/pawelgaczynski/giouring"}, why: "store knows keys and bytes, not what they mean"},
 	"cuda":     {ours: []string{"nd"}, why: "cuda holds primitives, with no notion of a wave"},
-	"pipeline": {ours: []string{"nd", "zarr", "codec", "store", "cuda", "cuda/kernels", "sampler"}, others: []string{"golang.org/x/sys"}, why: "the engine of one rank: it knows neither the job nor a coordinator"},
+	"pipeline": {ours: []string{"nd", "zarr", "codec", "store", "cuda", "cuda/decode", "cuda/kernels", "sampler"}, others: []string{"golang.org/x/sys"}, why: "the engine of one rank: it knows neither the job nor a coordinator"},
 	"loader":   {ours: []string{"nd", "rank", "sampler", "pipeline", "agentapi"}, why: "a rank must load data with the coordinator dead; a Fence is handed in by cabi or cmd"},
 
 	"cuda/kernels": {ours: []string{"nd"}, pure: true, why: "kernels is an image and the form of its parameters; who launches them is another's business"},
