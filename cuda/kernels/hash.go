@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "0f968d3b14c899e22b1ed7fde002d6359ac55cfd1d3d64e81ee30721fdf323e8"
+const Hash = "9e719b5d3684417e81f4dd83c89a74709ba856ea0243bf898cdfe154294e26ae"
