@@ -18,7 +18,7 @@ import (
 // device is the backend on a GPU. A wave passes through
 //
 //	submit     gives it its stage, its memory on the device
-//	workers    decode on the host what has no kernel
+//	workers    decode on the host what has no kernel, or what the settler asks for
 //	issuer     hands copies, decode and assemble to streams, in the order of the
 //	           waves                                            (device_issue.go)
 //	settler    waits for the wave's event, looks at the statuses of its chunks and
@@ -50,7 +50,7 @@ type device struct {
 	memory     cuda.Ptr // the decoded cache and the stages, one allocation
 	decoded    cuda.Ptr // arena of kept chunks
 	compressed cuda.Ptr // arena of kept stored bytes
-	mender     *stage   // the settler's own, for a chunk at a time
+	mender     *stage   // the settler's own, to place chunks again
 	stages     []*stage // of the waves in flight
 	mu         sync.Mutex
 	idle       []*stage // of these, without a wave
@@ -180,7 +180,8 @@ func (d *device) admit() {
 	}
 }
 
-// unpacked counts a task of the wave; with the last one it may be issued.
+// unpacked counts a task of the wave; with the last one it may be issued, or the settler
+// goes on with it.
 func (d *device) unpacked(w *wave) {
 	if w.undone.Add(-1) == 0 {
 		w.stage.ready <- struct{}{}
@@ -311,8 +312,11 @@ func (d *device) unpackTasks() {
 			return
 		}
 		c := &t.wave.chunks[t.chunk]
-		packed := d.p.slabs[c.off : c.off+c.length]
-		if err := d.unpack(c, packed, t.wave.stage.unpacked.mem[c.route.unpacked:][:c.size], scratch); err != nil {
+		packed, err := d.encodedBytesOf(c)
+		if err == nil {
+			err = d.unpack(c, packed, t.wave.stage.unpacked.mem[c.route.unpacked:][:c.size], scratch)
+		}
+		if err != nil {
 			t.wave.fail(t.chunk, err)
 		}
 		d.unpacked(t.wave)
@@ -333,5 +337,6 @@ func (d *device) unpack(c *waveChunk, packed, dst []byte, scratch *codec.Scratch
 		copy(dst, packed)
 	}
 	d.p.counts.decode.add(1, time.Since(began), c.length, c.size)
+	d.p.counts.onHost.Add(1)
 	return nil
 }
