@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"errors"
-	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -11,14 +10,13 @@ import (
 	"github.com/headrace/headrace/codec"
 	"github.com/headrace/headrace/cuda"
 	"github.com/headrace/headrace/cuda/decode"
-	"github.com/headrace/headrace/cuda/kernels"
 	"github.com/headrace/headrace/nd"
 )
 
 // device is the backend on a GPU. A wave passes through
 //
 //	submit     gives it its stage, its memory on the device
-//	workers    decode on the host what has no kernel
+//	workers    decode on the host what has no kernel, or what the settler asks for
 //	issuer     hands copies, decode and assemble to streams, in the order of the
 //	           waves                                            (device_issue.go)
 //	settler    waits for the wave's event, looks at the statuses of its chunks and
@@ -31,9 +29,8 @@ type device struct {
 	p        *Pipeline
 	gpu      *cuda.Device
 	module   *cuda.Module
-	kernel   struct{ assemble, decode, gather cuda.Function }
-	grid     struct{ assemble, decode, gather int } // most blocks of a launch
-	gathers  bool                                   // the driver has no batched copy
+	kernel   struct{ assemble, decode, gather kernel }
+	gathers  bool // the driver has no batched copy
 	copies   *cuda.Stream
 	fetches  *cuda.Stream
 	events   *eventPool
@@ -50,7 +47,7 @@ type device struct {
 	memory     cuda.Ptr // the decoded cache and the stages, one allocation
 	decoded    cuda.Ptr // arena of kept chunks
 	compressed cuda.Ptr // arena of kept stored bytes
-	mender     *stage   // the settler's own, for a chunk at a time
+	mender     *stage   // the settler's own, to place chunks again
 	stages     []*stage // of the waves in flight
 	mu         sync.Mutex
 	idle       []*stage // of these, without a wave
@@ -105,43 +102,6 @@ func openDevice(p *Pipeline) (_ backend, err error) {
 	return d, nil
 }
 
-// loadKernels finds the kernels and how many blocks of each run at most.
-func (d *device) loadKernels() (err error) {
-	if d.module, err = d.gpu.LoadModule(kernels.Images()); err != nil {
-		return err
-	}
-	for _, k := range []struct {
-		name     string
-		threads  int
-		function *cuda.Function
-		grid     *int
-	}{
-		{kernels.Assemble, kernels.AssembleBlock, &d.kernel.assemble, &d.grid.assemble},
-		{kernels.Decode, kernels.DecodeBlock, &d.kernel.decode, &d.grid.decode},
-		{kernels.Gather, kernels.GatherBlock, &d.kernel.gather, &d.grid.gather},
-	} {
-		if *k.function, err = d.module.Function(k.name); err != nil {
-			return err
-		}
-		if *k.grid, err = d.blocks(*k.function, k.threads); err != nil {
-			return err
-		}
-	}
-	d.gathers, d.grid.gather = mustGather(d.gpu.Info()), min(d.grid.gather, gatherBlocks)
-	return nil
-}
-
-// blocks is the most blocks of a launch: where the config caps the multiprocessors,
-// the part of a wave in flight of those that run at once on so many; else one for each
-// item, which the device hands out better than the kernels' own loop would (assemble: 1.12 against 0.85 TB/s).
-func (d *device) blocks(f cuda.Function, threads int) (int, error) {
-	if d.p.cfg.SMs == 0 {
-		return math.MaxInt32, nil
-	}
-	each, err := f.BlocksPerSM(threads, 0)
-	return max(1, min(d.p.cfg.SMs, d.gpu.Info().SMs)*each/deviceWaves), err
-}
-
 func (d *device) start() {
 	d.submitted = make(chan *wave, len(d.stages))
 	d.issued = make(chan *wave, len(d.stages))
@@ -180,7 +140,8 @@ func (d *device) admit() {
 	}
 }
 
-// unpacked counts a task of the wave; with the last one it may be issued.
+// unpacked counts a task of the wave; with the last one it may be issued, or the settler
+// goes on with it.
 func (d *device) unpacked(w *wave) {
 	if w.undone.Add(-1) == 0 {
 		w.stage.ready <- struct{}{}
@@ -311,8 +272,11 @@ func (d *device) unpackTasks() {
 			return
 		}
 		c := &t.wave.chunks[t.chunk]
-		packed := d.p.slabs[c.off : c.off+c.length]
-		if err := d.unpack(c, packed, t.wave.stage.unpacked.mem[c.route.unpacked:][:c.size], scratch); err != nil {
+		packed, err := d.encodedBytesOf(c)
+		if err == nil {
+			err = d.unpack(c, packed, t.wave.stage.unpacked.mem[c.route.unpacked:][:c.size], scratch)
+		}
+		if err != nil {
 			t.wave.fail(t.chunk, err)
 		}
 		d.unpacked(t.wave)
@@ -333,5 +297,6 @@ func (d *device) unpack(c *waveChunk, packed, dst []byte, scratch *codec.Scratch
 		copy(dst, packed)
 	}
 	d.p.counts.decode.add(1, time.Since(began), c.length, c.size)
+	d.p.counts.onHost.Add(1)
 	return nil
 }

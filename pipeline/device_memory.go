@@ -163,7 +163,7 @@ func (d *device) encoded() int64 {
 func (d *device) divideHost(wave int64) error {
 	c, l := &d.p.cfg, &d.p.limits
 	l.scratch = int64(c.Workers)*(l.chunk+codecScratch) + c.blocks()
-	fixed := l.scratch + l.index + deviceWaves*(d.unpackedBytes(wave)+listBytes) + l.chunk + listBytes + fetchBytes
+	fixed := l.scratch + l.index + deviceWaves*(d.unpackedBytes(wave)+listBytes) + listBytes + fetchBytes
 	least := 2*l.chunk + maxRead
 	l.slabs = max(least, min(ringMost, (deviceWaves+1)*wave))
 	if c.HostBytes > 0 {
@@ -216,7 +216,7 @@ func (d *device) take() (err error) {
 		d.frames.scratch = at
 		at += cuda.Ptr(d.frames.bytes)
 	}
-	if d.mender, err = d.newStage(at, room{}, l.chunk); err != nil {
+	if d.mender, err = d.newStage(at, room{}, 0); err != nil {
 		return err
 	}
 	at += cuda.Ptr(d.mender.room.bytes())

@@ -110,8 +110,10 @@ func (d *device) newStage(at cuda.Ptr, r room, unpacked int64) (_ *stage, err er
 	s.gatheredAt = s.table.states + deviceChunks*statusBytes
 	s.frames.at = s.gatheredAt + deviceChunks*kernels.PieceBytes
 
-	if s.unpacked, err = d.pin(unpacked); err != nil {
-		return nil, err
+	if unpacked > 0 {
+		if s.unpacked, err = d.pin(unpacked); err != nil {
+			return nil, err
+		}
 	}
 	if s.lists, err = gpu.AllocHost(listBytes); err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ type gpu struct {
 }
 
 const (
-	copyBytes = 64 << 20 // of one copy: the link's full rate
+	copyBytes = 16 << 20 // of one copy: the full rate of a link
 	runs      = 5        // of which the median counts
 	gpuMost   = 8 << 30  // of a GPU's memory, and at most half of what is free
 )
@@ -124,8 +124,11 @@ func (g *gpu) median(ctx context.Context, do func() error) (time.Duration, error
 
 // decodes reports whether there are kernels for the coding in this program's image.
 func (g *gpu) decodes(c coding) bool {
+	if g == nil || !c.device {
+		return false
+	}
 	switch c.method {
-	case Zstd, BloscZstd, LZ4, BloscLZ4, Shuffle:
+	case Zstd, BloscZstd, LZ4, BloscLZ4, BloscLZ, Shuffle:
 		return true
 	}
 	return false
@@ -140,7 +143,7 @@ func kernelMethod(m Method) (method uint8, zstd bool) {
 		return kernels.BloscZstd, true
 	case LZ4:
 		return kernels.LZ4, false
-	case BloscLZ4:
+	case BloscLZ4, BloscLZ:
 		return kernels.Blosc, false
 	}
 	return kernels.Unshuffle, false
@@ -196,8 +199,14 @@ const alignment = 16 // of sources, so that vectors can be read, and of destinat
 
 func aligned(n int) int64 { return (int64(n) + alignment - 1) &^ (alignment - 1) }
 
+// blockArena is what a block takes of the decoder's arena whatever its length: small
+// chunks need more room than the decoder's default, which goes by bytes.
+const blockArena = 4 << 10
+
 func (b *batch) limits() decode.Limits {
-	return decode.Limits{Chunks: b.n, Bytes: int64(b.n) * int64(b.size)}
+	l := decode.Limits{Chunks: b.n, Bytes: int64(b.n) * int64(b.size)}
+	l.Arena = l.DefaultArena() + int64(b.n)*blockArena
+	return l
 }
 
 // fits compares what the batch takes with what is free.
@@ -269,7 +278,7 @@ func (b *batch) open() (err error) {
 		k := i % len(b.stored)
 		to := uint64(i) * uint64(aligned(b.size))
 		list = kernels.Chunk{
-			Src: uint64(src) + uint64(at[k]), SrcBytes: uint32(b.bytes(k)), Dst: uint64(dst) + to, Scratch: uint64(scratch) + to,
+			Src: uint64(src) + uint64(at[k]), SrcBytes: uint32(len(b.coding.body(b.stored[k]))), Dst: uint64(dst) + to, Scratch: uint64(scratch) + to,
 			DstBytes: uint32(b.size), Status: uint32(i), Method: method, Typesize: uint8(b.coding.typesize), Flags: flags,
 		}.Append(list)
 	}
@@ -281,14 +290,6 @@ func (b *batch) open() (err error) {
 		return err
 	}
 	return b.openZstd()
-}
-
-// bytes of a stored chunk without the checksum behind them.
-func (b *batch) bytes(k int) int {
-	if b.coding.summed {
-		return max(0, len(b.stored[k])-4)
-	}
-	return len(b.stored[k])
 }
 
 func (b *batch) openZstd() error {

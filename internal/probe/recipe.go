@@ -22,7 +22,8 @@ const (
 	Deflate    Method = "deflate" // gzip and zlib
 	BloscZstd  Method = "blosc-zstd"
 	BloscLZ4   Method = "blosc-lz4" // lz4 and lz4hc
-	BloscOther Method = "blosc"
+	BloscLZ    Method = "blosc-blosclz"
+	BloscOther Method = "blosc"   // zlib and snappy
 	Shuffle    Method = "shuffle" // alone
 	Other      Method = "other"
 )
@@ -35,6 +36,8 @@ func (m Method) Kernel() string {
 		return "zstd"
 	case LZ4, BloscLZ4:
 		return "lz4"
+	case BloscLZ:
+		return "blosclz"
 	case Deflate:
 		return "deflate"
 	}
@@ -117,7 +120,7 @@ type coding struct {
 // shuffle, each of which may be absent.
 func codingOf(stages []stage) coding {
 	var c coding
-	if len(stages) > 0 && stages[0].Name() == "crc32c" {
+	if len(stages) > 0 && stages[0].Name() == "crc32c" && !sumAtStart(stages[0].config) {
 		c.summed, stages = true, stages[1:]
 	}
 	c.method = None
@@ -133,9 +136,29 @@ func codingOf(stages []stage) coding {
 	if len(stages) > 0 {
 		return coding{method: Other}
 	}
-	inside := c.typesize > 1 && (c.method == BloscLZ4 || c.method == BloscZstd) // shuffled twice
-	c.device = c.method != Other && c.method != BloscOther && !inside && c.typesize < 256
+	twice := c.typesize > 1 && strings.HasPrefix(string(c.method), "blosc") // shuffled by blosc too
+	c.device = c.method != Other && c.method != BloscOther && !twice && c.typesize < 256 && (!c.summed || sumsOnDevice)
 	return c
+}
+
+// sumsOnDevice: the engine has chunks with a CRC-32C behind them decoded by the host, as
+// long as no kernel of its own verifies that.
+const sumsOnDevice = false
+
+// body is the stored bytes without the checksum behind them.
+func (c *coding) body(stored []byte) []byte {
+	if c.summed {
+		return stored[:max(0, len(stored)-4)]
+	}
+	return stored
+}
+
+// sumAtStart reports whether a checksum comes before the bytes, as numcodecs can be
+// told.
+func sumAtStart(config json.RawMessage) bool {
+	var set struct{ Location string }
+	_ = json.Unmarshal(config, &set) // the codec has read it already
+	return set.Location == "start"
 }
 
 func methodOf(s stage) Method {
@@ -154,6 +177,8 @@ func methodOf(s stage) Method {
 			return BloscZstd
 		case "lz4", "lz4hc", "":
 			return BloscLZ4
+		case "blosclz":
+			return BloscLZ
 		}
 		return BloscOther
 	}

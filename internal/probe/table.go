@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/headrace/headrace/codec"
@@ -16,6 +17,7 @@ func (p *probe) onGPU(ctx context.Context, r *Result, m *machine, s *sample, str
 	rates := &p.model.rates
 	m.copy, m.copyFrom, m.assemble = rates.Copy.GBPerS, Predicted, rates.Assemble.GBPerS
 	g := &r.GPU
+	g.Waves = []Wave{}
 	g.From, g.Sources = Predicted, []Source{rates.Sources[rates.Copy.Source], rates.Sources[rates.Assemble.Source]}
 	g.Name = rates.Sources[rates.Copy.Source].GPU
 	if p.gpu != nil {
@@ -33,7 +35,7 @@ func (p *probe) onGPU(ctx context.Context, r *Result, m *machine, s *sample, str
 	case c.method == None && c.device:
 	case !p.onDevice(c):
 		g.From = ByHost
-	case p.gpu != nil && p.gpu.decodes(c):
+	case p.gpu.decodes(c):
 		return p.measureWaves(ctx, g, c, s)
 	case p.model.Knows(c.method.Kernel()):
 		g.Sources = append(g.Sources, p.model.SourcesOf(c.method.Kernel())...)
@@ -42,21 +44,18 @@ func (p *probe) onGPU(ctx context.Context, r *Result, m *machine, s *sample, str
 	return nil
 }
 
-// onDevice reports whether a GPU decodes chunks of this coding. The kernels of deflate
-// count once there are rates of them.
+// onDevice reports whether a GPU decodes chunks of this coding, at a rate that is known
+// or can be measured.
 func (p *probe) onDevice(c coding) bool {
-	return c.device && (c.method == None || c.method == Shuffle || p.model.Knows(c.method.Kernel()))
+	return c.device && (c.method == None || c.method == Shuffle || p.model.Knows(c.method.Kernel()) || p.gpu.decodes(c))
 }
-
-// waves are the calls that are measured or predicted.
-func waves() []int { return []int{64, 512, 4096} }
 
 // waveMost bounds the decoded bytes of such a call.
 const waveMost = 2 << 30
 
 func (p *probe) predictWaves(g *GPU, kernel string, f Features) {
 	size := int64(p.recipe.size)
-	for i, n := range waves() {
+	for i, n := range p.options.calls {
 		if i > 0 && int64(n)*size > waveMost {
 			break
 		}
@@ -68,13 +67,13 @@ func (p *probe) predictWaves(g *GPU, kernel string, f Features) {
 
 func (p *probe) measureWaves(ctx context.Context, g *GPU, c coding, s *sample) error {
 	g.From = Here
-	for _, n := range waves() {
+	for _, n := range p.options.calls {
 		p.say(fmt.Sprintf("decode %d chunks on the GPU", n), 0, 0)
 		w, err := p.gpu.wave(ctx, c, s.chunks, p.recipe.size, n)
 		if errors.Is(err, nd.ErrUnsupported) {
 			// Odd frames: the engine has them decoded by the host.
 			p.note("%v", err)
-			g.From, g.GBPerS, g.Waves = ByHost, 0, nil
+			g.From, g.GBPerS, g.Waves = ByHost, 0, []Wave{}
 			return nil
 		}
 		if err != nil {
@@ -92,13 +91,13 @@ func (p *probe) measureWaves(ctx context.Context, g *GPU, c coding, s *sample) e
 // table tries the candidates, ranks them and says what to do.
 func (p *probe) table(ctx context.Context, r *Result, m *machine, t *trial, structure *Structure) error {
 	to := target(p.options.Device == "cpu")
-	r.Target, r.Table = to.String(), []Candidate{}
+	r.Target, r.Table, r.Stages = to.String(), []Candidate{}, []Stage{}
 	if len(t.plain) == 0 {
 		r.Advice = to.advise(nil)
 		return nil
 	}
 	perF32 := r.Crop.Decoded * float64(r.Crop.Bytes) / f32Bytes(&r.Crop, p.array.DType.Size(), p.array.DType.Complex())
-	now, err := p.asStored(ctx, r, t)
+	now, err := p.asStored(ctx, r, t, structure)
 	if err != nil {
 		return err
 	}
@@ -137,14 +136,14 @@ func (p *probe) candidates(elementBytes int) []string {
 }
 
 // asStored is the row of the array as it is.
-func (p *probe) asStored(ctx context.Context, r *Result, t *trial) (Candidate, error) {
+func (p *probe) asStored(ctx context.Context, r *Result, t *trial, structure *Structure) (Candidate, error) {
 	c := Candidate{Codec: "as stored", AsStored: true, Size: 1, GPUGBPerS: r.GPU.GBPerS, GPUFrom: r.GPU.From}
 	plain, stored := 0, 0
 	for i := range t.stored {
 		plain, stored = plain+t.sizes[i], stored+len(t.stored[i])
 	}
 	c.Ratio = float64(plain) / float64(max(1, stored))
-	if len(p.recipe.bytes) > 0 {
+	if len(p.recipe.bytes) > 0 && structure.Plain < structure.Decoded {
 		// The codecs on bytes alone, as for the candidates.
 		chain, err := codec.NewChain(codecs(p.recipe.bytes), -1)
 		if err != nil {
@@ -154,14 +153,53 @@ func (p *probe) asStored(ctx context.Context, r *Result, t *trial) (Candidate, e
 			return c, err
 		}
 	}
-	p.onGPUOr(&c, r.Host.GBPerS)
-	return c, nil
+	err := p.filters(ctx, t)
+	t.withRest(&c)
+	return c, err
 }
 
-// onGPUOr gives a row that no GPU decodes the rate of the host.
-func (p *probe) onGPUOr(c *Candidate, host float64) {
-	if c.GPUFrom == ByHost {
-		c.GPUGBPerS = host
+// filters measures what comes after the codecs on bytes, where there is something. Of
+// chunks that are tried in part alone it counts nothing.
+func (p *probe) filters(ctx context.Context, t *trial) error {
+	if len(p.recipe.rest) == 0 {
+		return nil
+	}
+	d := decoding{}
+	plain := 0
+	for i, n := range t.sizes {
+		plain += n
+		if len(t.plain[i]) == n {
+			d.chunks, d.sizes = append(d.chunks, t.plain[i]), append(d.sizes, p.recipe.size)
+		}
+	}
+	t.expansion = float64(len(t.sizes)) * float64(p.recipe.size) / float64(max(1, plain))
+	if len(d.chunks) == 0 {
+		return nil
+	}
+	var err error
+	if d.chain, err = codec.NewChain(p.recipe.rest, p.recipe.size); err != nil {
+		return err
+	}
+	rate, err := p.one(ctx, d, p.options.Time/2)
+	if rate > 0 {
+		t.restCost = 1 / rate
+	}
+	return err
+}
+
+// withRest turns a ratio and a rate of the codecs on bytes into those of whole chunks,
+// filters included.
+func (t *trial) withRest(c *Candidate) {
+	if t.expansion == 0 {
+		return
+	}
+	c.Ratio *= t.expansion
+	cost := t.restCost
+	if c.HostGBPerSCore > 0 {
+		cost += 1 / (c.HostGBPerSCore * t.expansion)
+	}
+	if cost > 0 {
+		c.HostGBPerSCore = 1 / cost
 	}
 }
 
@@ -179,6 +217,7 @@ func (p *probe) candidate(ctx context.Context, t *trial, name string, ratio floa
 	if err != nil {
 		return c, err
 	}
+	t.withRest(&c)
 	c.Size = ratio / c.Ratio
 	k := codingOf(stages)
 	k.device = k.device && len(p.recipe.rest) == 0
@@ -187,9 +226,14 @@ func (p *probe) candidate(ctx context.Context, t *trial, name string, ratio floa
 	case k.method == None && k.device:
 	case !p.onDevice(k):
 		c.GPUFrom = ByHost
-	case p.gpu != nil && p.gpu.decodes(k):
+	case p.gpu.decodes(k):
 		c.GPUFrom = Here
-		if c.GPUGBPerS, err = p.measureTrial(ctx, k, encoded, t); err != nil {
+		c.GPUGBPerS, err = p.measureTrial(ctx, k, encoded, t)
+		if errors.Is(err, nd.ErrUnsupported) {
+			p.note("%s: %v", name, err)
+			c.GPUFrom, c.GPUGBPerS, err = ByHost, 0, nil
+		}
+		if err != nil {
 			return c, err
 		}
 	case p.model.Knows(k.method.Kernel()):
@@ -201,8 +245,8 @@ func (p *probe) candidate(ctx context.Context, t *trial, name string, ratio floa
 
 // measureTrial decodes what a candidate wrote on the GPU, in the largest call that fits.
 func (p *probe) measureTrial(ctx context.Context, k coding, encoded [][]byte, t *trial) (rate float64, err error) {
-	for i := len(waves()) - 1; i >= 0; i-- {
-		w, err := p.gpu.wave(ctx, k, encoded, len(t.plain[0]), waves()[i])
+	for _, n := range slices.Backward(p.options.calls) {
+		w, err := p.gpu.wave(ctx, k, encoded, len(t.plain[0]), n)
 		if err != nil || w != nil {
 			return w.rate(), err
 		}
@@ -224,6 +268,11 @@ func (p *probe) remarks(r *Result, structure *Structure) {
 	}
 	if r.Crop.Decoded > 4 {
 		p.note("a crop of %s decodes %.1f times its bytes: smaller chunks, larger crops, or reuse (crops near each other) cost less", dims(r.Crop.Shape), r.Crop.Decoded)
+	}
+	if c := p.coding(); c.method == BloscLZ && r.GPU.From == ByHost {
+		p.note("a GPU decodes blosclz; at which rate was not measured, so it counts as the host's")
+	} else if c.summed && !c.device {
+		p.note("a CRC-32C follows each chunk: the host verifies it, and decodes such chunks")
 	}
 	if len(p.recipe.rest) > 0 {
 		p.note("filters come after the codecs on bytes: the host decodes such chunks, and the candidates keep the filters")
