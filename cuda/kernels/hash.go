@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "6c04a3542c96bab7e93ccabb0755f6aee78b41d18e66826fc591e2efeec88d44"
+const Hash = "0fd6828e52a62f6e9ec731e89424046709323b1e20c791114e8d865c5b815ec9"

@@ -2,5 +2,6 @@
 #include "assemble.h"
 #include "decode.h"
 #include "gather.h"
+#include "inflate.h"
 #include "zstd_execute.h"
 #include "zstd_order.h"
