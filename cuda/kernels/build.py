@@ -21,6 +21,7 @@ HERE = Path(__file__).resolve().parent
 SOURCES = [
     "abi.h",
     "assemble.h",
+    "blosc.h",
     "bytes.h",
     "convert.h",
     "decode.h",
@@ -41,6 +42,7 @@ SOURCES = [
     "zstd_bits.h",
     "zstd_checksum.h",
     "zstd_execute.h",
+    "zstd_finish.h",
     "zstd_fse.h",
     "zstd_literals.h",
     "zstd_order.h",

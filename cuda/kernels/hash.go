@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "0fd6828e52a62f6e9ec731e89424046709323b1e20c791114e8d865c5b815ec9"
+const Hash = "1f7cf798fa325df2b56dc86f466f4cf5d9edcbca94fc24963de59bf4a462e636"

@@ -26,22 +26,21 @@ struct alignas(16) Bench {
 	};
 };
 
-// Reader decodes symbols: of literals and lengths, and behind a length a distance.
+// Reader decodes symbols of literals and lengths, and of distances.
 struct Reader : Bits {
 	Place tables;
-	bool distance; // comes next
 
-	HR_FN Reader(const Input &in, const Tables &t, u32 bit) : Bits(in, bit), tables(placeOf(&t)), distance(false) {}
+	HR_FN Reader(const Input &in, const Tables &t, u32 bit) : Bits(in, bit), tables(placeOf(&t)) {}
 
 	// take gives the kind of a symbol, and the number that it and its extra bits tell. It skips six
 	// bits too many behind an END.
-	HR_FN u32 take(u32 &number) {
+	template <u32 ALPHABET> HR_FN u32 take(u32 &number) {
+		const u32 first = ALPHABET == LITERALS ? (u32)Tables::LITERAL_BITS : (u32)Tables::DISTANCE_BITS;
+		Place table = tables + (ALPHABET == LITERALS ? 0 : 2 * Tables::LITERAL_ENTRIES);
 		fill();
-		u32 first = distance ? (u32)Tables::DISTANCE_BITS : (u32)Tables::LITERAL_BITS;
-		Place table = tables + (distance ? 2 * Tables::LITERAL_ENTRIES : 0);
-		u32 e = halfAt(table + 2 * (low & ((1u << first) - 1)));
+		u32 e = halfAt(table + (2 * low & ((2u << first) - 2)));
 		if (kindOf(e) == LINK) e = halfAt(table + (2u << first) + 4 * (e >> 8) + 2 * (low >> first & ((1u << (e & 15)) - 1)));
-		u32 length = e & 15, kind = kindOf(e), extra = kind & (distance ? 15 : 7);
+		u32 length = e & 15, kind = kindOf(e), extra = ALPHABET == LITERALS ? kind & 7 : kind;
 		number = ((e >> 8) << extra) + (low >> length & ((1u << extra) - 1));
 		skip(length + extra);
 		return kind;
@@ -58,22 +57,21 @@ struct Span {
 	HR_FN void scan(const Input &in, const Tables &tables, u32 guess, u32 from, u32 stop) {
 		Reader r(in, tables, guess);
 		u32 number;
-		HR_ROLLED while (r.distance || r.at() < from) {
-			u32 kind = r.take(number);
-			r.distance = !r.distance && kind < END;
+		HR_ROLLED while (r.at() < from) {
+			if (r.take<LITERALS>(number) < END) r.take<DISTANCES>(number);
 		}
 		start = r.at();
 		bytes = matches = halt = 0;
-		HR_ROLLED while (r.distance || (r.at() < stop && bytes <= Output::SEGMENT - 258)) {
-			u32 kind = r.take(number);
-			if (kind == WRONG || (kind == END && !r.distance)) {
-				halt = kind;
-				break;
+		HR_ROLLED while (r.at() < stop && bytes <= Output::SEGMENT - 258 && halt == 0) {
+			u32 kind = r.take<LITERALS>(number);
+			if (kind >= END) {
+				bytes += kind == LITERAL;
+			} else {
+				bytes += number + Match::LEAST;
+				matches++;
+				kind = r.take<DISTANCES>(number) == WRONG ? (u32)WRONG : 0;
 			}
-			bool length = !r.distance && kind < END;
-			if (!r.distance) bytes += kind == LITERAL ? 1 : number + Match::LEAST;
-			matches += length;
-			r.distance = length;
+			if (kind == END || kind == WRONG) halt = kind;
 		}
 		end = r.at() - (halt == END ? 6 : 0);
 	}
@@ -228,23 +226,18 @@ struct Stream {
 	// write decodes the span of a lane again. It is false if a match begins before the output.
 	HR_FN bool write(const Span &s, u32 to, u32 match) const {
 		Reader r(in, bench.tables, s.start);
-		u32 number, length = 0, start = out.start - out.origin; // which may be before the segment
+		u32 start = out.start - out.origin; // which may be before the segment
 		bool good = true;
-		HR_ROLLED while (r.distance || r.at() < s.end) {
-			u32 kind = r.take(number);
-			if (r.distance) {
-				good = good && number < to - start;
-				out.list[match++] = Match::pack(to, length, number);
-				if (length >= Match::LONG - Match::LEAST) out.bytes[to] = (u8)length;
-				to += length + Match::LEAST;
-				r.distance = false;
-			} else if (kind == LITERAL) {
-				out.bytes[to++] = (u8)number;
-			} else if (kind == END) {
-				break;
+		HR_ROLLED while (r.at() < s.end) {
+			u32 number, distance, kind = r.take<LITERALS>(number);
+			if (kind >= END) {
+				if (kind == LITERAL) out.bytes[to++] = (u8)number;
 			} else {
-				length = number;
-				r.distance = true;
+				r.take<DISTANCES>(distance);
+				good = good && distance < to - start;
+				out.list[match++] = Match::pack(to, number, distance);
+				if (number >= Match::LONG - Match::LEAST) out.bytes[to] = (u8)number;
+				to += number + Match::LEAST;
 			}
 		}
 		return good;

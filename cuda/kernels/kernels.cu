@@ -4,4 +4,5 @@
 #include "gather.h"
 #include "inflate.h"
 #include "zstd_execute.h"
+#include "zstd_finish.h"
 #include "zstd_order.h"
