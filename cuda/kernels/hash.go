@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "1f7cf798fa325df2b56dc86f466f4cf5d9edcbca94fc24963de59bf4a462e636"
+const Hash = "ab851a5da44f0c26768b5e8cd94a6c50817046adc643598d2056b1a66243da15"
