@@ -17,7 +17,7 @@ import (
 )
 
 // kernelForms are ways to store chunks that a GPU decodes by itself.
-var kernelForms = []string{"lz4", "blosc", "blosc:zstd", "shuffle", "shuffle+lz4", "zstd", "zstd:sum", "shuffle+zstd"}
+var kernelForms = []string{"lz4", "blosc", "blosc:blosclz", "blosc:zstd", "shuffle", "shuffle+lz4", "zstd", "zstd:sum", "shuffle+zstd"}
 
 // packed is an array in a form, of chunks that have something to decode.
 func packed(t testing.TB, form string) *testArray {
@@ -243,6 +243,7 @@ func TestPack(t *testing.T) {
 	f("shuffle", packing{method: kernels.Unshuffle, typesize: 2})
 	f("blosc", packing{method: kernels.Blosc})
 	f("blosc:lz4hc", packing{method: kernels.Blosc})
+	f("blosc:blosclz", packing{method: kernels.Blosc})
 	f("blosc:zstd", packing{method: kernels.BloscZstd})
 	host := packing{}
 	f("blosc:snappy", host)

@@ -63,7 +63,7 @@ func bloscMethod(stage zarr.Codec) uint8 {
 		return kernels.Host
 	}
 	switch settings.Cname {
-	case "lz4", "lz4hc":
+	case "lz4", "lz4hc", "blosclz":
 		return kernels.Blosc
 	case "zstd":
 		return kernels.BloscZstd

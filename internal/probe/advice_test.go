@@ -66,7 +66,7 @@ func TestStages(t *testing.T) {
 		t.Errorf("on the host: %v by %s, want %v: %+v", c.HostF32GBPerS, c.HostBound, want, host)
 	}
 	// What the host decodes crosses the bus decoded, and its files are read by it.
-	c = Candidate{Ratio: 2, HostGBPerSCore: 1, GPUGBPerS: 6, GPUFrom: ByHost}
+	c = Candidate{Ratio: 2, HostGBPerSCore: 1, GPUFrom: ByHost}
 	gpu, _ = m.judge(&c, 1)
 	if gpu[0].Name != "page cache" || gpu[1].Of != "decoded" || gpu[1].F32GBPerS != 50 || c.F32GBPerS != 6 || c.Bound != "decode" {
 		t.Errorf("decoded by the host: %+v, %v by %s", gpu, c.F32GBPerS, c.Bound)

@@ -78,6 +78,9 @@ func inTurn(list []Stage) (rate float64, bound string) {
 // judge fills in what a candidate means for batches. Its rates and ratio are known.
 func (m *machine) judge(c *Candidate, decodedPerF32 float64) (gpu, host []Stage) {
 	f := flow{decoded: decodedPerF32, stored: decodedPerF32 / c.Ratio}
+	if c.GPUFrom == ByHost {
+		c.GPUGBPerS = c.HostGBPerSCore * m.scale
+	}
 	gpu, host = m.toGPU(f, c), m.onHost(f, c)
 	c.F32GBPerS, c.Bound = slowest(gpu)
 	c.HostF32GBPerS, c.HostBound = inTurn(host)

@@ -38,13 +38,15 @@ func DefaultCodecs(elementBytes int) []string {
 // and "shuffle+" go before those that do not shuffle.
 func CodecNames() []string {
 	names := []string{"none", "lz4", "zstd", "gzip", "zlib"}
-	for _, cname := range []string{"lz4", "lz4hc", "zstd", "zlib", "blosclz"} {
+	for _, cname := range bloscInside() {
 		for _, mode := range []string{"", "-bitshuffle", "-noshuffle"} {
 			names = append(names, "blosc-"+cname+mode)
 		}
 	}
 	return names
 }
+
+func bloscInside() []string { return []string{"lz4", "lz4hc", "zstd", "zlib", "blosclz"} }
 
 // parseCodec makes the stages of a name, in the order of decoding.
 func parseCodec(name string, elementBytes int) ([]stage, error) {
@@ -65,7 +67,7 @@ func parseCodec(name string, elementBytes int) ([]stage, error) {
 		plain = "blosc"
 		modes := map[string]int{"": 1, "bitshuffle": 2, "noshuffle": 0}
 		shuffle, ok := modes[mode]
-		if !ok || !strings.Contains(" lz4 lz4hc zstd zlib blosclz ", " "+cname+" ") || shuffled {
+		if !ok || !slices.Contains(bloscInside(), cname) || shuffled {
 			return nil, unknownCodec(name)
 		}
 		config = fmt.Sprintf(`{"cname":%q,"clevel":%d,"shuffle":%d,"typesize":%d}`, cname, or(n, leveled, bloscLevel), shuffle, elementBytes)
@@ -116,6 +118,9 @@ type trial struct {
 	// the codecs on bytes.
 	stored [][]byte
 	sizes  []int
+	// What the filters behind those codecs do, where there are some: decoded bytes for
+	// each that they are given, and seconds a decoded GB.
+	expansion, restCost float64
 }
 
 // try encodes the pieces with a candidate's stages and measures it.
@@ -132,8 +137,9 @@ func (p *probe) try(ctx context.Context, t *trial, name string, stages []stage) 
 	if err != nil {
 		return c, s, nil, err
 	}
+	coding := codingOf(stages)
 	for i, data := range encoded {
-		if err := s.Add(codingOf(stages).method, data, int64(len(t.plain[i]))); err != nil {
+		if err := s.Add(coding.method, coding.body(data), int64(len(t.plain[i]))); err != nil {
 			return c, s, nil, nd.Errorf(nd.ErrBug, "what %s has just written: %w", name, err)
 		}
 	}

@@ -196,8 +196,14 @@ const alignment = 16 // of sources, so that vectors can be read, and of destinat
 
 func aligned(n int) int64 { return (int64(n) + alignment - 1) &^ (alignment - 1) }
 
+// blockArena is what a block takes of the decoder's arena whatever its length: small
+// chunks need more room than the decoder's default, which goes by bytes.
+const blockArena = 4 << 10
+
 func (b *batch) limits() decode.Limits {
-	return decode.Limits{Chunks: b.n, Bytes: int64(b.n) * int64(b.size)}
+	l := decode.Limits{Chunks: b.n, Bytes: int64(b.n) * int64(b.size)}
+	l.Arena = l.DefaultArena() + int64(b.n)*blockArena
+	return l
 }
 
 // fits compares what the batch takes with what is free.
@@ -269,7 +275,7 @@ func (b *batch) open() (err error) {
 		k := i % len(b.stored)
 		to := uint64(i) * uint64(aligned(b.size))
 		list = kernels.Chunk{
-			Src: uint64(src) + uint64(at[k]), SrcBytes: uint32(b.bytes(k)), Dst: uint64(dst) + to, Scratch: uint64(scratch) + to,
+			Src: uint64(src) + uint64(at[k]), SrcBytes: uint32(len(b.coding.body(b.stored[k]))), Dst: uint64(dst) + to, Scratch: uint64(scratch) + to,
 			DstBytes: uint32(b.size), Status: uint32(i), Method: method, Typesize: uint8(b.coding.typesize), Flags: flags,
 		}.Append(list)
 	}
@@ -281,14 +287,6 @@ func (b *batch) open() (err error) {
 		return err
 	}
 	return b.openZstd()
-}
-
-// bytes of a stored chunk without the checksum behind them.
-func (b *batch) bytes(k int) int {
-	if b.coding.summed {
-		return max(0, len(b.stored[k])-4)
-	}
-	return len(b.stored[k])
 }
 
 func (b *batch) openZstd() error {

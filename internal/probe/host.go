@@ -101,7 +101,7 @@ type Host struct {
 func (p *probe) host(ctx context.Context, s *sample) (Host, error) {
 	h := Host{Cores: runtime.GOMAXPROCS(0), Library: codec.ZstdLibrary}
 	var err error
-	if h.ConvertGBPerSCore, err = p.convertRate(); err != nil || len(s.chunks) == 0 {
+	if h.ConvertGBPerSCore, err = p.convertRate(ctx); err != nil || len(s.chunks) == 0 {
 		return h, err
 	}
 	d := decoding{chunks: s.chunks, sizes: make([]int, len(s.chunks))}
@@ -122,7 +122,7 @@ func (p *probe) host(ctx context.Context, s *sample) (Host, error) {
 
 // convertRate times the conversion of a run of elements to f32 on one core. Complex
 // elements become pairs of them.
-func (p *probe) convertRate() (float64, error) {
+func (p *probe) convertRate(ctx context.Context) (float64, error) {
 	from, to, n := p.array.DType.DType, nd.F32, 64<<10
 	if from.Complex() {
 		to = nd.C64
@@ -134,8 +134,8 @@ func (p *probe) convertRate() (float64, error) {
 	src, dst := make([]byte, n*from.Size()), make([]byte, n*to.Size())
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	until, began, total := time.Now().Add(p.options.Time/8), cpuTime(), 0
-	for total == 0 || time.Now().Before(until) {
+	until, began, total := time.Now().Add(min(p.options.Time/8, readTime)), cpuTime(), 0
+	for total == 0 || time.Now().Before(until) && ctx.Err() == nil {
 		turn(dst, src, n)
 		total += len(dst)
 	}

@@ -267,6 +267,7 @@ func (p *probe) check(ctx context.Context, s *sample) (*trial, *Structure, error
 	}
 	scratch, dst := codec.NewScratch(), make([]byte, p.recipe.size)
 	defer scratch.Close()
+	coding := p.coding()
 	good, places := s.chunks[:0], s.places[:0]
 	room := triedBytes
 	for i, data := range s.chunks {
@@ -276,7 +277,7 @@ func (p *probe) check(ctx context.Context, s *sample) (*trial, *Structure, error
 		p.say("check chunks", int64(i), int64(len(s.chunks)))
 		_, err := whole.Decode(dst, data, scratch)
 		if err == nil {
-			err = structure.Add(p.coding().method, data, int64(p.recipe.size))
+			err = structure.Add(coding.method, coding.body(data), int64(p.recipe.size))
 		}
 		if err != nil {
 			if err = s.fail(p.at(err, s.places[i].coord)); err != nil {
@@ -323,6 +324,9 @@ func (t *trial) add(r *recipe, onBytes *codec.Chain, data, decoded []byte, scrat
 	return nil
 }
 
+// readTime is enough for thousands of reads.
+const readTime = 200 * time.Millisecond
+
 // readAgain times the same reads by all cores, over and over: from the page cache, if
 // the sample is in it.
 func (p *probe) readAgain(ctx context.Context, s *sample) (float64, error) {
@@ -338,7 +342,7 @@ func (p *probe) readAgain(ctx context.Context, s *sample) (float64, error) {
 	p.say("read again", 0, 0)
 	counts := make([]int64, goroutines)
 	began := time.Now()
-	until := began.Add(p.options.Time / 2)
+	until := began.Add(min(p.options.Time/2, readTime))
 	err := p.each(ctx, goroutines, goroutines, func(g int) error {
 		buffer := make([]byte, largest)
 		for i := g; counts[g] == 0 || time.Now().Before(until) && ctx.Err() == nil; i++ {

@@ -117,7 +117,7 @@ type coding struct {
 // shuffle, each of which may be absent.
 func codingOf(stages []stage) coding {
 	var c coding
-	if len(stages) > 0 && stages[0].Name() == "crc32c" {
+	if len(stages) > 0 && stages[0].Name() == "crc32c" && !sumAtStart(stages[0].config) {
 		c.summed, stages = true, stages[1:]
 	}
 	c.method = None
@@ -136,6 +136,22 @@ func codingOf(stages []stage) coding {
 	inside := c.typesize > 1 && (c.method == BloscLZ4 || c.method == BloscZstd) // shuffled twice
 	c.device = c.method != Other && c.method != BloscOther && !inside && c.typesize < 256
 	return c
+}
+
+// body is the stored bytes without the checksum behind them.
+func (c *coding) body(stored []byte) []byte {
+	if c.summed {
+		return stored[:max(0, len(stored)-4)]
+	}
+	return stored
+}
+
+// sumAtStart reports whether a checksum comes before the bytes, as numcodecs can be
+// told.
+func sumAtStart(config json.RawMessage) bool {
+	var set struct{ Location string }
+	_ = json.Unmarshal(config, &set) // the codec has read it already
+	return set.Location == "start"
 }
 
 func methodOf(s stage) Method {

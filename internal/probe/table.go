@@ -16,6 +16,7 @@ func (p *probe) onGPU(ctx context.Context, r *Result, m *machine, s *sample, str
 	rates := &p.model.rates
 	m.copy, m.copyFrom, m.assemble = rates.Copy.GBPerS, Predicted, rates.Assemble.GBPerS
 	g := &r.GPU
+	g.Waves = []Wave{}
 	g.From, g.Sources = Predicted, []Source{rates.Sources[rates.Copy.Source], rates.Sources[rates.Assemble.Source]}
 	g.Name = rates.Sources[rates.Copy.Source].GPU
 	if p.gpu != nil {
@@ -74,7 +75,7 @@ func (p *probe) measureWaves(ctx context.Context, g *GPU, c coding, s *sample) e
 		if errors.Is(err, nd.ErrUnsupported) {
 			// Odd frames: the engine has them decoded by the host.
 			p.note("%v", err)
-			g.From, g.GBPerS, g.Waves = ByHost, 0, nil
+			g.From, g.GBPerS, g.Waves = ByHost, 0, []Wave{}
 			return nil
 		}
 		if err != nil {
@@ -92,13 +93,13 @@ func (p *probe) measureWaves(ctx context.Context, g *GPU, c coding, s *sample) e
 // table tries the candidates, ranks them and says what to do.
 func (p *probe) table(ctx context.Context, r *Result, m *machine, t *trial, structure *Structure) error {
 	to := target(p.options.Device == "cpu")
-	r.Target, r.Table = to.String(), []Candidate{}
+	r.Target, r.Table, r.Stages = to.String(), []Candidate{}, []Stage{}
 	if len(t.plain) == 0 {
 		r.Advice = to.advise(nil)
 		return nil
 	}
 	perF32 := r.Crop.Decoded * float64(r.Crop.Bytes) / f32Bytes(&r.Crop, p.array.DType.Size(), p.array.DType.Complex())
-	now, err := p.asStored(ctx, r, t)
+	now, err := p.asStored(ctx, r, t, structure)
 	if err != nil {
 		return err
 	}
@@ -137,14 +138,14 @@ func (p *probe) candidates(elementBytes int) []string {
 }
 
 // asStored is the row of the array as it is.
-func (p *probe) asStored(ctx context.Context, r *Result, t *trial) (Candidate, error) {
+func (p *probe) asStored(ctx context.Context, r *Result, t *trial, structure *Structure) (Candidate, error) {
 	c := Candidate{Codec: "as stored", AsStored: true, Size: 1, GPUGBPerS: r.GPU.GBPerS, GPUFrom: r.GPU.From}
 	plain, stored := 0, 0
 	for i := range t.stored {
 		plain, stored = plain+t.sizes[i], stored+len(t.stored[i])
 	}
 	c.Ratio = float64(plain) / float64(max(1, stored))
-	if len(p.recipe.bytes) > 0 {
+	if len(p.recipe.bytes) > 0 && structure.Plain < structure.Decoded {
 		// The codecs on bytes alone, as for the candidates.
 		chain, err := codec.NewChain(codecs(p.recipe.bytes), -1)
 		if err != nil {
@@ -154,14 +155,53 @@ func (p *probe) asStored(ctx context.Context, r *Result, t *trial) (Candidate, e
 			return c, err
 		}
 	}
-	p.onGPUOr(&c, r.Host.GBPerS)
-	return c, nil
+	err := p.filters(ctx, t)
+	t.withRest(&c)
+	return c, err
 }
 
-// onGPUOr gives a row that no GPU decodes the rate of the host.
-func (p *probe) onGPUOr(c *Candidate, host float64) {
-	if c.GPUFrom == ByHost {
-		c.GPUGBPerS = host
+// filters measures what comes after the codecs on bytes, where there is something. Of
+// chunks that are tried in part alone it counts nothing.
+func (p *probe) filters(ctx context.Context, t *trial) error {
+	if len(p.recipe.rest) == 0 {
+		return nil
+	}
+	d := decoding{}
+	plain := 0
+	for i, n := range t.sizes {
+		plain += n
+		if len(t.plain[i]) == n {
+			d.chunks, d.sizes = append(d.chunks, t.plain[i]), append(d.sizes, p.recipe.size)
+		}
+	}
+	t.expansion = float64(len(t.sizes)) * float64(p.recipe.size) / float64(max(1, plain))
+	if len(d.chunks) == 0 {
+		return nil
+	}
+	var err error
+	if d.chain, err = codec.NewChain(p.recipe.rest, p.recipe.size); err != nil {
+		return err
+	}
+	rate, err := p.one(ctx, d, p.options.Time/2)
+	if rate > 0 {
+		t.restCost = 1 / rate
+	}
+	return err
+}
+
+// withRest turns a ratio and a rate of the codecs on bytes into those of whole chunks,
+// filters included.
+func (t *trial) withRest(c *Candidate) {
+	if t.expansion == 0 {
+		return
+	}
+	c.Ratio *= t.expansion
+	cost := t.restCost
+	if c.HostGBPerSCore > 0 {
+		cost += 1 / (c.HostGBPerSCore * t.expansion)
+	}
+	if cost > 0 {
+		c.HostGBPerSCore = 1 / cost
 	}
 }
 
@@ -179,6 +219,7 @@ func (p *probe) candidate(ctx context.Context, t *trial, name string, ratio floa
 	if err != nil {
 		return c, err
 	}
+	t.withRest(&c)
 	c.Size = ratio / c.Ratio
 	k := codingOf(stages)
 	k.device = k.device && len(p.recipe.rest) == 0
@@ -189,7 +230,12 @@ func (p *probe) candidate(ctx context.Context, t *trial, name string, ratio floa
 		c.GPUFrom = ByHost
 	case p.gpu != nil && p.gpu.decodes(k):
 		c.GPUFrom = Here
-		if c.GPUGBPerS, err = p.measureTrial(ctx, k, encoded, t); err != nil {
+		c.GPUGBPerS, err = p.measureTrial(ctx, k, encoded, t)
+		if errors.Is(err, nd.ErrUnsupported) {
+			p.note("%s: %v", name, err)
+			c.GPUFrom, c.GPUGBPerS, err = ByHost, 0, nil
+		}
+		if err != nil {
 			return c, err
 		}
 	case p.model.Knows(k.method.Kernel()):
