@@ -72,10 +72,9 @@ func (s *stage) decode(d *device) error {
 func (d *device) openDecoders() (err error) {
 	d.decoders.library = d.frames != nil
 	for _, a := range *d.p.arrays.Load() {
-		d.decoders.need(a.layout.recipe)
+		d.decoders.need(a.layout.recipe.packing)
 	}
-	d.decoders.kernels[familyDecode] = true // plain chunks may come unaligned
-	if d.decoders.kernels[familyZstd] {
+	if d.decoders.zstd {
 		d.zstd, err = decode.NewZstd(d.gpu, d.module)
 	}
 	return err

@@ -22,7 +22,7 @@ type gpu struct {
 }
 
 const (
-	copyBytes = 64 << 20 // of one copy: the link's full rate
+	copyBytes = 16 << 20 // of one copy: the full rate of a link
 	runs      = 5        // of which the median counts
 	gpuMost   = 8 << 30  // of a GPU's memory, and at most half of what is free
 )
@@ -124,8 +124,11 @@ func (g *gpu) median(ctx context.Context, do func() error) (time.Duration, error
 
 // decodes reports whether there are kernels for the coding in this program's image.
 func (g *gpu) decodes(c coding) bool {
+	if g == nil || !c.device {
+		return false
+	}
 	switch c.method {
-	case Zstd, BloscZstd, LZ4, BloscLZ4, Shuffle:
+	case Zstd, BloscZstd, LZ4, BloscLZ4, BloscLZ, Shuffle:
 		return true
 	}
 	return false
@@ -140,7 +143,7 @@ func kernelMethod(m Method) (method uint8, zstd bool) {
 		return kernels.BloscZstd, true
 	case LZ4:
 		return kernels.LZ4, false
-	case BloscLZ4:
+	case BloscLZ4, BloscLZ:
 		return kernels.Blosc, false
 	}
 	return kernels.Unshuffle, false
