@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "9e719b5d3684417e81f4dd83c89a74709ba856ea0243bf898cdfe154294e26ae"
+const Hash = "82b34eafdcb500bb2d0dbf3b64cb288e0e6acbbd99b99d048bb926ef4f1a6c93"

@@ -3,6 +3,7 @@
 #include "crc32c.h"
 #include "decode.h"
 #include "gather.h"
+#include "inflate.h"
 #include "zstd_execute.h"
 #include "zstd_finish.h"
 #include "zstd_order.h"

@@ -125,6 +125,7 @@ const (
 	kernelGather
 	kernelLayout
 	kernelZstd
+	kernelInflate
 	kernelCrc32c
 )
 

@@ -27,30 +27,35 @@ const (
 	gpuMost   = 8 << 30  // of a GPU's memory, and at most half of what is free
 )
 
-// openGPU opens the GPU of that name; nil for cpu, and for "" where there is none.
-func openGPU(library, name string) (*gpu, error) {
+// openGPU opens the GPU of that name; nil for cpu. For "", a driver that is not there is
+// nil too, and one that does not work is said in a note.
+func (p *probe) openGPU() error {
+	name := p.options.Device
 	if name == "cpu" {
-		return nil, nil
+		return nil
 	}
 	asked := name != ""
 	if !asked {
 		name = "cuda:0"
 	}
 	if !cuda.IsName(name) {
-		return nil, nd.Errorf(nd.ErrConfig, "device %q: cpu, cuda:N, GPU-<uuid> or MIG-<uuid>", name)
+		return nd.Errorf(nd.ErrConfig, "device %q: cpu, cuda:N, GPU-<uuid> or MIG-<uuid>", name)
 	}
-	g, err := find(library, name)
+	driver, err := cuda.Load(p.options.Driver)
 	if err != nil && !asked {
-		return nil, nil
+		return nil
 	}
-	return g, err
+	if err == nil {
+		p.gpu, err = openOn(driver, name)
+	}
+	if err != nil && !asked {
+		p.note("no GPU is measured: %v", err)
+		return nil
+	}
+	return err
 }
 
-func find(library, name string) (*gpu, error) {
-	driver, err := cuda.Load(library)
-	if err != nil {
-		return nil, err
-	}
+func openOn(driver *cuda.Driver, name string) (*gpu, error) {
 	ordinal, err := driver.Find(name)
 	if err != nil {
 		return nil, err

@@ -96,8 +96,16 @@ func TestGPUFailures(t *testing.T) {
 	o.Device, o.Driver = "", "/absent/libcuda.so"
 	if r := run(t, o); r.GPU.From != Predicted || r.Target != "gpu" {
 		t.Errorf("no driver: %+v", r.GPU)
+	} else if len(r.Notes) > 0 {
+		t.Errorf("no driver is worth a word: %q", r.Notes)
 	}
 	fake := cudatest.New(t)
+	o.Driver = fake.Path
+	fake.Fail("cuDevicePrimaryCtxRetain", 0, 2)
+	if r := run(t, o); r.GPU.From != Predicted || !strings.Contains(strings.Join(r.Notes, ""), "no GPU is measured") {
+		t.Errorf("a GPU that cannot be opened: %+v %q", r.GPU, r.Notes)
+	}
+	fake.Fail("cuDevicePrimaryCtxRetain", 0, 0)
 	for _, entry := range []string{"cuMemAlloc", "cuMemHostAlloc"} {
 		for nth := 1; nth <= 3; nth++ {
 			fake.Fail(entry, nth, 2)

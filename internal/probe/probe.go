@@ -98,7 +98,7 @@ func Run(ctx context.Context, o Options) (_ *Result, err error) {
 	if p.model, err = DefaultModel(); err != nil {
 		return nil, err
 	}
-	if p.gpu, err = openGPU(o.Driver, o.Device); err != nil {
+	if err = p.openGPU(); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.gpu.close()) }()
