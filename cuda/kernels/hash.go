@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "9240bae978a0a50940ae8352c8c12bfef80d2380cffeecd6262c4408a5f1e934"
+const Hash = "99e05a7af5499eb959a378c82b697747bbd5247b7a9fb0655fc140fd5a2a588a"
