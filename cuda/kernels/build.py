@@ -22,6 +22,7 @@ SOURCES = [
     "abi.h",
     "assemble.h",
     "blosc.h",
+    "blosclz.h",
     "bytes.h",
     "convert.h",
     "decode.h",

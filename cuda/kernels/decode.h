@@ -2,7 +2,7 @@
 // block of threads decodes a few chunks at a time; a warp of it, a stream.
 #pragma once
 #include "blosc.h"
-#include "lz4.h"
+#include "blosclz.h"
 
 namespace hr {
 
@@ -23,25 +23,45 @@ struct Task {
 	HR_FN u8 *dst() const { return (u8 *)chunk.dst; }
 };
 
-// decodeStream is the part of a warp: stream s of block b of a frame.
-HR_FN bool decodeStream(Bench &bench, const Frame &f, const Chunk &c, u32 b, u32 s) {
-	u32 length = f.blockBytes(b), count = f.streams(length);
+// Stream is what a warp decodes at a time: bytes to be decoded to so many others.
+struct Stream {
+	u8 *dst;
+	const u8 *src;
+	u32 dstBytes, srcBytes;
+};
+
+// findStream finds an item of a frame: a stream of one of its blocks. It is false if there is no such
+// thing. The last block may have less streams than the others; then there is nothing to do.
+HR_FN bool findStream(const Task &task, u32 item, Stream &out) {
+	const Frame &f = task.frame;
+	u32 b = item / task.streams, s = item % task.streams, length = f.blockBytes(b), count = f.streams(length);
+	out.dstBytes = out.srcBytes = 0;
 	if (s >= count) return true;
 	if (length % count != 0) return false;
-	u32 raw = length / count, at, n;
-	if (!f.find(b, s, at, n)) return false;
-	u8 *to = f.decoded(c, b) + (u64)s * raw;
-	// A stream of its decoded length is plain.
-	if (n != raw) return decodeLZ4(bench, to, raw, f.data + at, n);
-	copyBytes(to, f.data + at, n, lane(), LANES);
+	u32 at;
+	if (!f.find(b, s, at, out.srcBytes)) return false;
+	out.dstBytes = length / count;
+	out.dst = f.decoded(task.chunk, b) + (u64)s * out.dstBytes;
+	out.src = f.data + at;
 	return true;
 }
 
+// decodeBloscLZ is compiled on its own: LZ4 needs all registers.
+HR_FAR bool decodeBloscLZ(blosclz::Room &room, Stream s) { return blosclz::decode(room, s.dst, s.dstBytes, s.src, s.srcBytes); }
+
 // decodeItem is the part of a warp.
-HR_FN bool decodeItem(Bench &bench, const Task &task, u32 item) {
+HR_FN bool decodeItem(blosclz::Room &room, const Task &task, u32 item) {
 	const Chunk &c = task.chunk;
-	if (c.method != LZ4) return decodeStream(bench, task.frame, c, item / task.streams, item % task.streams);
-	return decodeLZ4(bench, task.apart() ? (u8 *)c.scratch : task.dst(), c.dstBytes, task.src() + 4, c.srcBytes - 4);
+	Stream s = {task.apart() ? (u8 *)c.scratch : task.dst(), task.src() + 4, c.dstBytes, c.srcBytes - 4};
+	if (c.method == BLOSC) {
+		if (!findStream(task, item, s)) return false;
+		if (s.dstBytes == s.srcBytes) { // it is plain
+			copyBytes(s.dst, s.src, s.dstBytes, lane(), LANES);
+			return true;
+		}
+		if (task.frame.format() == Frame::BLOSCLZ_STREAMS) return decodeBloscLZ(room, s);
+	}
+	return decodeLZ4(room.bench, s.dst, s.dstBytes, s.src, s.srcBytes);
 }
 
 // Hand is what a block of threads works on at a time: so many chunks that no warp is idle
@@ -52,7 +72,7 @@ struct Hand {
 	Task tasks[CHUNKS];
 	u32 count;
 	u32 item; // the next one that is not decoded
-	Bench benches[WARPS];
+	blosclz::Room rooms[WARPS];
 };
 
 // decodeItems is the part of a warp.
@@ -64,7 +84,7 @@ HR_FN void decodeItems(Hand &hand) {
 		HR_ROLLED for (; t < hand.count && item >= hand.tasks[t].items; t++) item -= hand.tasks[t].items;
 		if (t == hand.count) return;
 		Task &task = hand.tasks[t];
-		bool good = decodeItem(hand.benches[warp()], task, item);
+		bool good = decodeItem(hand.rooms[warp()], task, item);
 		if (!good && lane() == 0) task.bytes = CORRUPT;
 	}
 }
@@ -83,7 +103,7 @@ HR_FN Status prepareLZ4(Task &task) {
 HR_FN Status prepareBlosc(Task &task) {
 	const Chunk &c = task.chunk;
 	Frame &f = task.frame;
-	Status status = f.parse(task.src(), c.srcBytes, 1 << Frame::LZ4_STREAMS);
+	Status status = f.parse(task.src(), c.srcBytes, 1 << Frame::LZ4_STREAMS | 1 << Frame::BLOSCLZ_STREAMS);
 	if (status != OK) return status;
 	if (f.nbytes != c.dstBytes) return CORRUPT;
 	if (f.plain()) return OK;

@@ -61,7 +61,7 @@ func (d *decoder) expect(t testing.TB, c chunkCase) chunkCase {
 		}
 	case Blosc:
 		stages[0] = d.blosc
-		foreign := len(c.src) > 3 && c.src[2]&2 == 0 && c.src[2]>>5 != 1
+		foreign := len(c.src) > 3 && c.src[2]&2 == 0 && c.src[2]>>5 > 1
 		c.foreign = foreign
 	case Unshuffle:
 		stages[0] = mustCodec(t, "shuffle", fmt.Sprintf(`{"elementsize":%d}`, c.typesize))
@@ -173,7 +173,7 @@ func encodings(t testing.TB, d *decoder) []chunkCase {
 				add(Unshuffle, typesize, "shuffle", fmt.Sprintf(`{"elementsize":%d}`, typesize))
 				for shuffle := range 3 {
 					blocksize := []int{0, 0, 2048, 600 * typesize}[(n+typesize+shuffle)%4]
-					cname := []string{"lz4", "lz4hc"}[typesize%2]
+					cname := []string{"lz4", "lz4hc", "blosclz"}[(typesize+n)%3]
 					add(Blosc, typesize, "blosc", fmt.Sprintf(`{"cname":%q,"shuffle":%d,"typesize":%d,"blocksize":%d}`, cname, shuffle, typesize, blocksize))
 				}
 			}

@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "99e05a7af5499eb959a378c82b697747bbd5247b7a9fb0655fc140fd5a2a588a"
+const Hash = "87654bed92f5311fb2c859daaee4b1be21a7c1377cbe7d1f3b9680bdae014351"

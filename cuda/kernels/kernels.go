@@ -103,7 +103,7 @@ func (l Loop) Append(dst []byte) []byte {
 const (
 	Host      uint8 = iota // what no kernel decodes
 	LZ4                    // Decode: numcodecs' lz4, the decoded length in 4 bytes, then a block
-	Blosc                  // Decode: a blosc 1 frame with lz4 or lz4hc inside
+	Blosc                  // Decode: a blosc 1 frame with lz4, lz4hc or blosclz inside
 	Unshuffle              // Decode: the bytes of its elements apart, of size Typesize
 	Copy                   // Decode: plain
 	Zstd                   // ZstdKernels: one or more zstd frames (RFC 8878)

@@ -66,10 +66,6 @@ struct alignas(16) Block {
 	u8 type, flags, literalsType, streams;
 	u8 modes, treeLog, logs[KINDS];
 	u8 values[KINDS];                               // bits of the longest value of a table
-	u8 treeShift;
-	u16 treeLongs;                                  // see Lookup
-
-	HR_FN u32 lookupEntries() const { return treeLongs + (((1u << treeLog) - treeLongs) >> treeShift); }
 };
 
 // Offset of a sequence: a distance, or if the block inherits it, a repeat offset of the
@@ -102,11 +98,11 @@ struct Segment {
 // Work is sorted by keys, small ones first: literals by the size of their Huffman tables
 // and their number, then sequences by their number.
 enum : u32 {
-	SMALL_LOOKUP = 512,
+	SMALL_TREE_LOG = 10,
 	LITERALS_STEP = 512,
 	LITERALS_SIZES = MAX_BLOCK / LITERALS_STEP + 1,
 	SEQUENCES_STEP = 128,
-	LITERALS_KEYS = 2 * LITERALS_SIZES, // first those with more than SMALL_LOOKUP entries
+	LITERALS_KEYS = 2 * LITERALS_SIZES, // first those with a log above SMALL_TREE_LOG
 	SEQUENCES_KEYS = MAX_BLOCK / 3 / SEQUENCES_STEP + 1,
 	KEYS = LITERALS_KEYS + SEQUENCES_KEYS,
 };

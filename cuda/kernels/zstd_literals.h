@@ -7,25 +7,15 @@ namespace hr {
 namespace zstd {
 
 // HuffmanDesk is the shared memory of a warp: the tables of four blocks, or of eight if none
-// has more than 512 entries, and a ring for each lane.
+// has more than 2^10 entries, and a ring for each lane. The size is a compromise
+// between the two: smaller, and lanes are idle under large tables; larger, and an SM
+// holds few warps.
 struct HuffmanDesk {
-	enum : u32 { FEW = 4, MANY = 8, MOST_ENTRIES = 1024, ENTRIES = FEW * MOST_ENTRIES };
-	typedef Bits<8, 3, false> Stream;
+	enum : u32 { FEW = 4, MANY = 8, TABLE_ENTRIES = FEW << MAX_TREE_LOG };
+	typedef Bits<8, 2, false> Stream;
 
 	alignas(16) u8 rings[LANES][Stream::RING_BYTES];
-	u16 tables[ENTRIES];
-};
-
-// Lookup is the shape of a table of a tree. In order of their codes, the longest come
-// first (4.2.1.3). Those in the first LONG of 2^log entries stay as they are; of the others,
-// whose codes are shorter than log by shift bits at least, each 2^shift entries become one.
-struct Lookup {
-	u32 log, shift, longs;
-
-	HR_FN explicit Lookup(const Block &tree) : log(tree.treeLog), shift(tree.treeShift), longs(tree.treeLongs) {}
-
-	// above is how far behind their place in 2^(log - shift) entries the short codes are.
-	HR_FN u32 above() const { return longs - (longs >> shift); }
+	u16 tables[TABLE_ENTRIES];
 };
 
 // An entry is the symbol and in the low byte the length of its code, which is how shifts
@@ -34,15 +24,11 @@ HR_FN void fillEntries(u16 *table, u32 from, u32 n, u32 entry) {
 	HR_ROLLED for (u32 i = 0; i < n; i++) table[from + i] = (u16)entry;
 }
 
-// buildLookup is the part of a warp.
-HR_FN void buildLookup(const u16 *tree, const Lookup &l, u16 *table) {
+// buildLookup is the part of a warp: the table of 2^log entries of a tree.
+HR_FN void buildLookup(const u16 *tree, u32 log, u16 *table) {
 	HR_ROLLED for (u32 g = 0; g < WEIGHTS; g += LANES) {
 		u32 symbol = g + lane(), node = tree[symbol], weight = node >> 12;
-		u32 from = node & 0xfff, n = (1u << weight) >> 1, entry = symbol << 8 | (l.log + 1 - weight);
-		if (from >= l.longs) {
-			from = (from >> l.shift) + l.above();
-			n >>= l.shift;
-		}
+		u32 from = node & 0xfff, n = (1u << weight) >> 1, entry = symbol << 8 | (log + 1 - weight);
 		if (n <= 8) fillEntries(table, from, n, entry);
 		HR_ROLLED for (u32 many = ballot(n > 8); many; many &= many - 1) {
 			u32 k = lowest(many), to = shuffle(from, k), n8 = shuffle(n, k), same = shuffle(entry, k);
@@ -86,53 +72,42 @@ HR_FN bool findPart(const u8 *src, const Block &b, u32 s, Part &part) {
 struct Decoder {
 	HuffmanDesk::Stream in;
 	Place table;
-	u32 shiftLong, shiftShort, above; // see Lookup
+	u32 shift; // of a window, for twice the index of an entry
 
-	HR_FN Decoder(const Lookup &l, const u16 *entries) {
-		table = placeOf(entries);
-		shiftLong = 32 - l.log;
-		shiftShort = shiftLong + l.shift;
-		above = l.above();
-	}
-
-	// entry finds that of the code at the top of a word. The places of long and of short codes meet
-	// where the first short one is, and before it, the former is the smaller one.
-	HR_FN u32 entry(u32 word) const { return halfAt(table + 2 * least(word >> shiftLong, (word >> shiftShort) + above)); }
+	HR_FN u32 entry(u32 word) const { return halfAt(table + (word >> shift & ~1u)); }
 
 	HR_FN void one(u8 *out) {
+		in.look();
 		u32 e = entry(in.window(0));
 		in.skip(e & 255);
-		in.look();
 		storeByte(out, e >> 8);
 	}
 
-	// eight decodes eight symbols, whose window has been asked for: 88 bits at most. Of the window, only what is still needed
-	// is kept in its place.
-	HR_FN void eight(u32 *out) {
-		u32 w[3] = {in.window(0), in.window(1), in.window(2)}, bits = 0;
-		HR_UNROLL for (u32 k = 0; k < 8; k++) {
-			u32 e = entry(w[0]), last = k / 4;
-			bits += e;
+	// four decodes four symbols: 44 bits at most, so one window does.
+	HR_FN u32 four() {
+		in.look();
+		u32 bytes = 0, bits = 0, w[2] = {in.window(0), in.window(1)};
+		HR_UNROLL for (u32 k = 0; k < 4; k++) {
+			u32 e = entry(w[0]);
 			w[0] = funnelLeft(w[1], w[0], e);
-			if (k < 5) w[1] = funnelLeft(k < 3 ? w[2] : 0, w[1], e);
-			if (k < 2) w[2] = funnelLeft(0, w[2], e);
-			out[last] = permute(k % 4 == 0 ? 0 : out[last], e, k % 4 == 0 ? 0x3215 : k % 4 == 1 ? 0x3250 : k % 4 == 2 ? 0x3510 : 0x5210);
+			w[1] = funnelLeft(0, w[1], e);
+			bits += e;
+			bytes = permute(bytes, e, k == 0 ? 0x3215 : k == 1 ? 0x3250 : k == 2 ? 0x3510 : 0x5210);
 		}
 		in.skip(bits & 255);
-		in.look();
+		return bytes;
 	}
 
-	// all is false if the stream does not end with the last symbol. Of what sixteen symbols have, 22 bytes at
-	// most, two fills may be on their way.
+	// all is false if the stream does not end with the last symbol. Sixteen symbols have at most
+	// 22 bytes, and 112 can be read when fill() has returned and its fetches are done:
+	// three fills may be on their way.
 	HR_FN bool all(u8 *out, u32 n) {
-		in.look();
 		HR_ROLLED for (; n > 0 && !aligned(out, 16); n--) one(out++);
 		HR_ROLLED for (; n >= 16; n -= 16) {
 			u32 w[4];
 			in.fill<2>();
-			in.ready<2>();
-			eight(w);
-			eight(w + 2);
+			in.ready<3>();
+			HR_UNROLL for (u32 k = 0; k < 4; k++) w[k] = four();
 			storeVector(out, w);
 			out += 16;
 		}
@@ -149,7 +124,7 @@ HR_FN void repeatByte(u8 *out, u32 n, u32 value) {
 
 // decodePart decodes stream s of a block. What does not end where it should is for the
 // host to judge: the format forbids it, libzstd does not always look.
-HR_FN Status decodePart(HuffmanDesk &d, const u8 *src, const Block &b, const Block &tree, const u16 *table, u32 s) {
+HR_FN Status decodePart(HuffmanDesk &d, const u8 *src, const Block &b, const u16 *table, u32 log, u32 s) {
 	Part part;
 	if (b.literalsType == RLE_LITERALS) {
 		u32 each = (b.literalsDecoded + 3) / 4, from = least(s * each, b.literalsDecoded);
@@ -157,14 +132,14 @@ HR_FN Status decodePart(HuffmanDesk &d, const u8 *src, const Block &b, const Blo
 		return OK;
 	}
 	if (!findPart(src, b, s, part)) return CORRUPT;
-	Decoder decoder(Lookup(tree), table);
+	Decoder decoder = {{}, placeOf(table), 31 - log};
 	if (!decoder.in.open(src + part.at, part.bytes, placeOf(d.rings[lane()]))) return UNSUPPORTED;
 	return decoder.all((u8 *)b.literals + part.from, part.count) ? OK : UNSUPPORTED;
 }
 
 // Hand is which blocks a warp decodes: count of them, from the list.
 struct LiteralsHand {
-	u32 first, count, entries; // so many are between their tables
+	u32 first, count, log; // 2^log entries are between their tables
 
 	// take is false if there are no more: first those with large tables go out.
 	HR_FN bool take(const Head &head, u32 hand) {
@@ -172,7 +147,7 @@ struct LiteralsHand {
 		bool large = hand < few;
 		u32 size = large ? HuffmanDesk::FEW : HuffmanDesk::MANY, end = large ? head.longTrees : head.literals;
 		first = large ? hand * size : head.longTrees + (hand - few) * size;
-		entries = HuffmanDesk::ENTRIES / size;
+		log = large ? 11 : 10;
 		if (first >= end) return false;
 		count = least(size, end - first);
 		return true;
@@ -185,14 +160,14 @@ HR_FN void decodeHand(const ZstdParams &p, const Work &work, HuffmanDesk &d, con
 		const Block &b = work.blocks[list[k]];
 		if (b.literalsType == RLE_LITERALS) continue;
 		const Block &tree = work.blocks[b.treeBlock];
-		buildLookup((const u16 *)tree.tree, Lookup(tree), d.tables + k * hand.entries);
+		buildLookup((const u16 *)tree.tree, tree.treeLog, d.tables + (k << hand.log));
 	}
 	syncWarp();
 	HR_ROLLED for (u32 i = lane(); i < 4 * hand.count; i += LANES) {
 		const Block &b = work.blocks[list[i / 4]];
 		if (i % 4 >= b.streams || *statusOf(p, b.chunk) != OK) continue;
-		const Block &tree = b.literalsType == RLE_LITERALS ? b : work.blocks[b.treeBlock];
-		Status status = decodePart(d, sourceOf(p, b.chunk), b, tree, d.tables + i / 4 * hand.entries, i % 4);
+		u32 log = b.literalsType == RLE_LITERALS ? 0 : work.blocks[b.treeBlock].treeLog;
+		Status status = decodePart(d, sourceOf(p, b.chunk), b, d.tables + (i / 4 << hand.log), log, i % 4);
 		if (status != OK) fail(p, b.chunk, status);
 	}
 	syncWarp();

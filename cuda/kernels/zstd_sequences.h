@@ -178,24 +178,28 @@ template <u32 WORDS> struct SequenceDecoder {
 		storeVector(out, w);
 	}
 
-	// fill is called every two sequences. These have 128 bits at most if windows are two words, else 178: of so
-	// few, six fills may be on their way.
+	// fill is called every four sequences. These have 256 bits at most if windows are two words, else 356: of
+	// so few, five fills or three may be on their way.
 	HR_FN void fill() {
-		in.template fill<WORDS - 1>();
-		in.template ready<6>();
+		in.template fill<WORDS == 2 ? 2 : 3>();
+		in.template ready<WORDS == 2 ? 5 : 3>();
 	}
 
 	// all decodes n sequences, one at least.
 	HR_FN Status all(u8 *out, u32 n) {
 		Coded c = take<false>();
-		HR_ROLLED for (n--; n >= 2; n -= 2) {
+		HR_ROLLED for (n--; n >= 4; n -= 4) {
 			Coded d = take<true>();
 			Packed a = finish(c);
 			c = take<false>();
 			store(out, a, finish(d));
-			out += 16;
+			d = take<false>();
+			a = finish(c);
+			c = take<false>();
+			store(out + 16, a, finish(d));
+			out += 32;
 		}
-		in.template fill<WORDS - 1>();
+		in.template fill<WORDS == 2 ? 2 : 3>();
 		in.template ready<0>();
 		HR_ROLLED for (;; n--) {
 			Packed a = finish(c);

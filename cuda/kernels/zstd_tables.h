@@ -206,22 +206,14 @@ HR_FN void countWeights(Desk &d, u32 n) {
 	syncWarp();
 }
 
-// startWeights finds where the entries of each weight begin, and the shape of the smallest
-// table (see Lookup): with the weights up to shift long. It is the part of one lane.
-HR_FN void startWeights(Desk &d, u32 log, Block &b) {
-	u32 start = 0, least = NONE;
+// startWeights finds where the entries of each weight begin. It is the part of one lane.
+HR_FN void startWeights(Desk &d) {
+	u32 start = 0;
 	HR_ROLLED for (u32 w = 1; w <= MAX_WEIGHT; w++) {
-		u32 entries = start + (((1u << log) - start) >> (w - 1));
-		if (entries < least) {
-			least = entries;
-			b.treeShift = (u8)(w - 1);
-			b.treeLongs = (u16)start;
-		}
-		entries = d.ranks[w] << (w - 1);
+		u32 entries = d.ranks[w] << (w - 1);
 		d.ranks[w] = start;
 		start += entries;
 	}
-	b.treeLog = (u8)log;
 }
 
 // writeTree orders symbols by weight, then by value (4.2.1.3): that is the order of
@@ -249,7 +241,10 @@ HR_FN Status readTree(Desk &d, const u8 *src, Block &b) {
 	bool pair = d.ranks[1] >= 2; // the two longest codes differ in their last bit
 	syncWarp();
 	if (!pair) return CORRUPT;
-	if (lane() == 0) startWeights(d, log, b);
+	if (lane() == 0) {
+		startWeights(d);
+		b.treeLog = (u8)log;
+	}
 	syncWarp();
 	writeTree(d, n, (u16 *)b.tree);
 	return OK;
