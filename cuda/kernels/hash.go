@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "87654bed92f5311fb2c859daaee4b1be21a7c1377cbe7d1f3b9680bdae014351"
+const Hash = "75b85c844e0ac2961c9c138c6d3cc28df52206d17d9ced14bd5dd20f32a1c67c"

@@ -19,10 +19,13 @@ const (
 	None       Method = "none"
 	Zstd       Method = "zstd"
 	LZ4        Method = "lz4"
-	Deflate    Method = "deflate" // gzip and zlib
+	Gzip       Method = "gzip"
+	Zlib       Method = "zlib"
 	BloscZstd  Method = "blosc-zstd"
 	BloscLZ4   Method = "blosc-lz4" // lz4 and lz4hc
-	BloscOther Method = "blosc"
+	BloscLZ    Method = "blosc-blosclz"
+	BloscZlib  Method = "blosc-zlib"
+	BloscOther Method = "blosc"   // snappy
 	Shuffle    Method = "shuffle" // alone
 	Other      Method = "other"
 )
@@ -35,7 +38,9 @@ func (m Method) Kernel() string {
 		return "zstd"
 	case LZ4, BloscLZ4:
 		return "lz4"
-	case Deflate:
+	case BloscLZ:
+		return "blosclz"
+	case Gzip, Zlib, BloscZlib:
 		return "deflate"
 	}
 	return ""
@@ -133,10 +138,14 @@ func codingOf(stages []stage) coding {
 	if len(stages) > 0 {
 		return coding{method: Other}
 	}
-	inside := c.typesize > 1 && (c.method == BloscLZ4 || c.method == BloscZstd) // shuffled twice
-	c.device = c.method != Other && c.method != BloscOther && !inside && c.typesize < 256
+	twice := c.typesize > 1 && strings.HasPrefix(string(c.method), "blosc") // shuffled by blosc too
+	c.device = c.method != Other && c.method != BloscOther && !twice && c.typesize < 256 && (!c.summed || sumsOnDevice)
 	return c
 }
+
+// sumsOnDevice: the engine has chunks with a CRC-32C behind them decoded by the host, as
+// long as no kernel of its own verifies that.
+const sumsOnDevice = false
 
 // body is the stored bytes without the checksum behind them.
 func (c *coding) body(stored []byte) []byte {
@@ -160,8 +169,10 @@ func methodOf(s stage) Method {
 		return Zstd
 	case "lz4":
 		return LZ4
-	case "gzip", "zlib":
-		return Deflate
+	case "gzip":
+		return Gzip
+	case "zlib":
+		return Zlib
 	case "blosc":
 		var set struct{ Cname string }
 		_ = json.Unmarshal(s.config, &set) // the codec has read it already
@@ -170,6 +181,10 @@ func methodOf(s stage) Method {
 			return BloscZstd
 		case "lz4", "lz4hc", "":
 			return BloscLZ4
+		case "blosclz":
+			return BloscLZ
+		case "zlib":
+			return BloscZlib
 		}
 		return BloscOther
 	}
