@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "75b85c844e0ac2961c9c138c6d3cc28df52206d17d9ced14bd5dd20f32a1c67c"
+const Hash = "d2ec10f55da23c7b42d2fb3293136eba87b9cb95fa059b401019f8b4084ed057"

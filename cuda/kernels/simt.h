@@ -28,6 +28,7 @@ typedef long long i64;
 #define __device__ __attribute__((device))
 #define __global__ __attribute__((global))
 #define __shared__ __attribute__((shared))
+#define __constant__ __attribute__((constant))
 #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
 #define __forceinline__ inline __attribute__((always_inline))
 #endif
@@ -37,6 +38,7 @@ typedef long long i64;
 #define HR_KERNEL(block, blocks) extern "C" __global__ void __launch_bounds__(block, blocks)
 #define HR_SHARED __shared__
 #define HR_DYNAMIC(T, name, n) extern __shared__ T name[] // what the launch gives
+#define HR_CONSTANT __constant__ const
 #define HR_UNROLL _Pragma("unroll")
 #define HR_ROLLED _Pragma("unroll 1")
 
@@ -197,6 +199,7 @@ HR_FN void wordsAt(Place p, u32 &first, u32 &second) { asm volatile("ld.shared.v
 #define HR_KERNEL(block, blocks) extern "C" void
 #define HR_SHARED static thread_local
 #define HR_DYNAMIC(T, name, n) static thread_local T name[n]
+#define HR_CONSTANT static constexpr
 #define HR_UNROLL
 #define HR_ROLLED
 
