@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "82b34eafdcb500bb2d0dbf3b64cb288e0e6acbbd99b99d048bb926ef4f1a6c93"
+const Hash = "d2ec10f55da23c7b42d2fb3293136eba87b9cb95fa059b401019f8b4084ed057"

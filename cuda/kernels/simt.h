@@ -172,6 +172,8 @@ HR_FN Place placeOf(const void *shared) {
 	asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(out) : "l"(shared));
 	return out;
 }
+// within is a place in an array that begins at a multiple of its size.
+HR_FN Place within(Place array, u32 offset) { return array | offset; }
 HR_FN u32 halfAt(Place p) {
 	u16 v;
 	asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(p));
@@ -182,6 +184,8 @@ HR_FN u32 wordAt(Place p) {
 	asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(p));
 	return v;
 }
+// wordsAt reads two words, at a multiple of 8.
+HR_FN void wordsAt(Place p, u32 &first, u32 &second) { asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(first), "=r"(second) : "r"(p)); }
 
 } // namespace hr
 
@@ -260,6 +264,7 @@ HR_FN float reciprocal(float v) { return 1 / v; }
 
 typedef const u8 *Place;
 HR_FN Place placeOf(const void *shared) { return (const u8 *)shared; }
+HR_FN Place within(Place array, u32 offset) { return array + offset; }
 HR_FN u32 halfAt(Place p) {
 	u16 v;
 	memcpy(&v, p, 2);
@@ -269,6 +274,10 @@ HR_FN u32 wordAt(Place p) {
 	u32 v;
 	memcpy(&v, p, 4);
 	return v;
+}
+HR_FN void wordsAt(Place p, u32 &first, u32 &second) {
+	first = wordAt(p);
+	second = wordAt(p + 4);
 }
 
 } // namespace hr
