@@ -36,6 +36,7 @@ SOURCES = [
     "zstd_checksum.h",
     "zstd_execute.h",
     "zstd_fse.h",
+    "zstd_history.h",
     "zstd_literals.h",
     "zstd_order.h",
     "zstd_scan.h",

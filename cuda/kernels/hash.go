@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "3f67e80edd005e6fbba13d973c9c81d559f59bfef1f31fd2d040f971586db4c8"
+const Hash = "ae7825d09350e60a136b851711bf4a140ff8dd85be97e07beb71b185bf713387"

@@ -26,7 +26,7 @@ const (
 	ZstdTablesBlock  = 128
 	ZstdOrderBlock   = 256 // ZstdCount and ZstdOrder
 	ZstdStreamBlock  = 32  // ZstdLiterals and ZstdSequences
-	ZstdExecuteBlock = 64
+	ZstdExecuteBlock = 128
 )
 
 // ZstdSequencesShared is the dynamic shared memory of a block of ZstdSequences: four
