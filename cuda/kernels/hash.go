@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "ae7825d09350e60a136b851711bf4a140ff8dd85be97e07beb71b185bf713387"
+const Hash = "436457eaaebc8b018e7cb772b9f01055f1cd38ca092dd6deb63a318b113c29f8"

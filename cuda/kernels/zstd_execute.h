@@ -60,7 +60,7 @@ struct FrameState {
 
 // Board is where the threads of a block tell each other.
 struct Board {
-	enum : u32 { WARPS = LANES > 1 ? ZSTD_EXECUTE_BLOCK / LANES : 1, THREADS = WARPS * LANES, WRONG = 1u << 31 };
+	enum : u32 { WARPS = LANES > 1 ? ZSTD_EXECUTE_BLOCK / LANES : 1, THREADS = WARPS * LANES, WRONG = 1u << 16 };
 
 	Vector waiting[THREADS]; // matches: position, source, length. A warp's begin at its first thread's
 	u32 waits[WARPS];        // how many these are
@@ -202,10 +202,10 @@ struct Sequences {
 		if (lane() == 0) board().ready[warp()] = wrong ? (u32)Board::WRONG : fit;
 	}
 
-	// batch is how many sequences are next; WRONG if one is corrupt.
+	// batch is how many sequences are next, or WRONG or more.
 	HR_FN u32 batch() const {
 		u32 n = 0;
-		HR_UNROLL for (u32 w = 0; w < Board::WARPS; w++) n += board().ready[w] & ~Board::WRONG, n |= board().ready[w] & Board::WRONG;
+		HR_UNROLL for (u32 w = 0; w < Board::WARPS; w++) n += board().ready[w];
 		return n;
 	}
 
@@ -258,13 +258,12 @@ struct Sequences {
 
 	// all is false if a match begins before the frame.
 	HR_FN bool all() {
-		u32 turn = 0;
 		load(thread());
 		announce(out.at);
 		syncBlock();
 		HR_ROLLED while (done < count) {
 			u32 n = batch();
-			if (n & Board::WRONG) return false;
+			if (n >= Board::WRONG) return false;
 			if (n == 0) {
 				alone();
 				load(done + thread());
@@ -275,14 +274,13 @@ struct Sequences {
 			copy(n);
 			if (thread() == n - 1) board().stop = mine.end();
 			syncBlock();
-			u32 stop = board().stop;
+			u32 stop = board().stop, turn = done / Board::THREADS % Board::WARPS; // each warp's, mostly
 			done += n;
 			load(done + thread());
 			if (warp() == turn) {
 				Waiting waiting = {out, {0, 0, 0}, 0};
 				waiting.all();
 			}
-			turn = turn + 1 == Board::WARPS ? 0 : turn + 1;
 			announce(stop);
 			syncBlock();
 			out.made(stop);
@@ -329,7 +327,7 @@ struct Executor {
 		if (all.bytes() > room() || rest > room() - all.bytes()) return CORRUPT;
 		if (all.bytes() + rest > b.most) return UNSUPPORTED; // see parseCompressed
 		if (b.flags & DIRECT) {
-			out.flushTo(out.at);
+			out.flush();
 			out.skip(rest);
 			return OK;
 		}
@@ -351,7 +349,7 @@ struct Executor {
 		u32 n = out.at - frame.start;
 		if (b.content != NONE && b.content != n) return false;
 		if (!check || !(b.flags & CHECKSUM)) return true;
-		out.flushTo(out.at);
+		out.flush();
 		syncBlock();
 		if (warp() == 0) {
 			u32 sum = (u32)XXH64::of(out.base + frame.start, n);
@@ -393,7 +391,7 @@ HR_FN void executeChunk(const ZstdParams &p, const Work &work, u32 chunk) {
 		e.src = (const u8 *)c.src;
 		HR_ROLLED for (u32 i = 0; i < extent.count && status == OK; i++) status = e.one(work.blocks[extent.first + i], !(c.flags & ZSTD_UNCHECKED));
 		if (status == OK && e.room() > 0) status = CORRUPT;
-		if (status == OK) e.out.flushTo(e.out.at);
+		if (status == OK) e.out.flush();
 	}
 	syncBlock();
 	if (status == OK) return;

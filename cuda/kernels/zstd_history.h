@@ -38,17 +38,17 @@ struct History {
 	// were flushed no later than with the piece before the last, and barriers lie between.
 	HR_FN u32 oldest() const { return origin; }
 
-	// flushTo is called when the bytes up to stop are made, with a barrier behind them.
+	// flushTo is called when the bytes up to stop, a multiple of 16, are made, with a barrier behind them.
 	HR_FN void flushTo(u32 stop) {
 		const u8 *here = bytes() - origin;
-		HR_ROLLED for (u32 v = flushed + 16 * thread(); v < stop; v += 16 * threads()) {
-			if (v + 16 <= stop) {
-				storeVector(base + v, getVector(here + v).w);
-			} else {
-				HR_ROLLED for (u32 i = v; i < stop; i++) storeByte(base + i, here[i]);
-			}
-		}
-		flushed = stop & ~15u;
+		HR_ROLLED for (u32 v = flushed + 16 * thread(); v < stop; v += 16 * threads()) storeVector(base + v, getVector(here + v).w);
+		flushed = stop;
+	}
+
+	// flush is for all bytes.
+	HR_FN void flush() {
+		flushTo(at & ~15u);
+		HR_ROLLED for (u32 i = flushed + thread(); i < at; i += threads()) storeByte(base + i, bytes()[i - origin]);
 	}
 
 	// made says that the bytes up to stop are made. A barrier is behind them, and the next bytes
@@ -92,7 +92,7 @@ struct History {
 
 	// repeat appends a match. It is for long ones: it works on memory.
 	HR_FN void repeat(u32 distance, u32 n) {
-		flushTo(at);
+		flush();
 		u32 done = 0;
 		HR_ROLLED while (done < n) {
 			u32 some = least(n - done, distance);
@@ -145,7 +145,7 @@ HR_FN void History::append(const u8 *src, u32 n) {
 		made(at + n);
 		return;
 	}
-	flushTo(at);
+	flush();
 	copyBytes(base + at, src, n, thread(), threads());
 	skip(n);
 }
@@ -183,9 +183,9 @@ struct Few {
 
 	HR_FN void put(u32 to) const {
 		u8 *out = History::bytes() + to;
-		HR_UNROLL for (u32 i = 0; i < MOST; i++) {
-			if (i == MOST / 2 && !ballot(n > MOST / 2)) break;
-			if (i < n) out[i] = (u8)(funnel(raw[i / 4], raw[i / 4 + 1], shift) >> 8 * (i % 4));
+		HR_UNROLL for (u32 i = 0; i < WORDS; i++) {
+			if (i >= 2 && !ballot(n > 4 * i)) break;
+			putFew(out + 4 * i, funnel(raw[i], raw[i + 1], shift), (i32)(n - 4 * i));
 		}
 	}
 };
