@@ -45,7 +45,7 @@ static void decode(const Image &image, const Set &set, size_t count) {
 	for (size_t i = 0; i < count; i++) {
 		const Bytes &e = set.encoded[i % set.encoded.size()];
 		in.resize((in.size() + 15) / 16 * 16 + i % 16); // they begin anywhere
-		chunks[i] = {in.size(), 0, 0, (hr::u32)e.size(), CHUNK_BYTES, (hr::u32)i, set.method, 2, 0};
+		chunks[i] = {in.size(), 0, 0, (hr::u32)e.size(), CHUNK_BYTES, (hr::u32)i, set.method, 0, 0};
 		in.insert(in.end(), e.begin(), e.end());
 	}
 	in.resize(in.size() + 16);
@@ -204,7 +204,7 @@ static void damage(const Image &image, size_t count) {
 			hr::u64 dst = memory.back().at;
 			memory.emplace_back((bytes + 3) / 4 * 4);
 			for (size_t k = bytes; k % 4; k++) CHECK(cuMemsetD8(memory.back().at + k, 0, 1)); // the bytes behind are read with the last word
-			chunks.push_back({src, dst, memory.back().at, size, (hr::u32)bytes, i, (hr::u8)(bare ? hr::LZ4 : hr::BLOSC), 2, 0});
+			chunks.push_back({src, dst, memory.back().at, size, (hr::u32)bytes, i, (hr::u8)(bare ? hr::LZ4 : hr::BLOSC), 0, 0});
 		}
 		Memory table = upload(chunks);
 		hr::DecodeParams p = {table.at, status.at, LAUNCH};

@@ -19,7 +19,7 @@
 
 typedef std::vector<uint8_t> Bytes;
 
-enum { CHUNK_BYTES = 256 << 10, HEAD_BYTES = 6896, BLOCK_BYTES = 128, SEQUENCES_SHARED = 56640 };
+enum { CHUNK_BYTES = 256 << 10, HEAD_BYTES = 6896, BLOCK_BYTES = 128, SEGMENT_BYTES = 24, SEQUENCES_SHARED = 56640 };
 
 struct Case {
 	size_t frame, frameBytes, plain, plainBytes; // places in the file
@@ -73,11 +73,12 @@ struct Kernel {
 	CUfunction function;
 	int block, resident;
 };
-enum { SCAN, TABLES, COUNT, ORDER, LITERALS, SEQUENCES, EXECUTE, KERNELS };
+enum { SCAN, TABLES, COUNT, ORDER, LITERALS, SEQUENCES, EXECUTE, FINISH, KERNELS };
 
 struct Kernels {
 	Kernel all[KERNELS] = {{"hr_zstd_scan", 0}, {"hr_zstd_tables", 0}, {"hr_zstd_count", 0}, {"hr_zstd_order", 0},
-	                       {"hr_zstd_literals", 0}, {"hr_zstd_sequences", SEQUENCES_SHARED}, {"hr_zstd_execute", 0}};
+	                       {"hr_zstd_literals", 0}, {"hr_zstd_sequences", SEQUENCES_SHARED}, {"hr_zstd_execute", 0},
+	                       {"hr_zstd_finish", 0}};
 
 	explicit Kernels(const Image &image) {
 		for (Kernel &k : all) {
@@ -92,7 +93,7 @@ struct Kernels {
 // Call is a call of the decoder: its memory, and what it needs to be launched.
 struct Call {
 	const Kernels &kernels;
-	std::vector<hr::ZstdChunk> chunks;
+	std::vector<hr::Chunk> chunks;
 	size_t decoded = 0;
 	std::unique_ptr<Memory> table, status, work;
 	hr::ZstdParams p;
@@ -100,13 +101,13 @@ struct Call {
 	CUevent forked, joined;
 
 	// src and dst are places of the chunks in device memory.
-	Call(const Kernels &kernels, const std::vector<hr::ZstdChunk> &list, double arena) : kernels(kernels), chunks(list) {
-		for (const hr::ZstdChunk &c : chunks) decoded += c.dstBytes;
+	Call(const Kernels &kernels, const std::vector<hr::Chunk> &list, double arena) : kernels(kernels), chunks(list) {
+		for (const hr::Chunk &c : chunks) decoded += c.dstBytes;
 		hr::u32 n = (hr::u32)chunks.size(), blocks = (hr::u32)(decoded / 16384 + 4 * n);
 		p = {0, 0, 0, (hr::u64)(decoded * arena) / 16 * 16 + (1 << 20), n, blocks};
 		table.reset(new Memory(upload(chunks)));
 		status.reset(new Memory(4 * n));
-		work.reset(new Memory(HEAD_BYTES + (8 * (size_t)n + 15) / 16 * 16 + (BLOCK_BYTES + 8) * (size_t)blocks + 16 + p.arena));
+		work.reset(new Memory(HEAD_BYTES + (BLOCK_BYTES + SEGMENT_BYTES + 8) * (size_t)blocks + 32 + p.arena));
 		p.chunks = table->at;
 		p.status = status->at;
 		p.work = work->at;
@@ -139,6 +140,7 @@ struct Call {
 		launch(SEQUENCES, main);
 		CHECK(cuStreamWaitEvent(main, joined, 0));
 		launch(EXECUTE, main);
+		launch(FINISH, main);
 	}
 };
 
@@ -214,11 +216,11 @@ struct Device {
 	}
 };
 
-static std::vector<hr::ZstdChunk> tableOf(const File &f, const Device &d, CUdeviceptr dst, size_t n) {
-	std::vector<hr::ZstdChunk> list;
+static std::vector<hr::Chunk> tableOf(const File &f, const Device &d, CUdeviceptr dst, size_t n) {
+	std::vector<hr::Chunk> list;
 	for (size_t i = 0; i < n; i++) {
 		size_t k = i % f.cases.size();
-		list.push_back({d.src->at + d.at[k], dst + i * CHUNK_BYTES, (hr::u32)f.cases[k].frameBytes, CHUNK_BYTES, (hr::u32)i, 0});
+		list.push_back({d.src->at + d.at[k], dst + i * CHUNK_BYTES, 0, (hr::u32)f.cases[k].frameBytes, CHUNK_BYTES, (hr::u32)i, hr::ZSTD, 0, 0});
 	}
 	return list;
 }
@@ -298,11 +300,11 @@ static bool check(const Kernels &kernels, const File &f, int round) {
 	enum { GUARD = 0xab };
 	std::mt19937 r(round);
 	Device d(f);
-	std::vector<hr::ZstdChunk> list;
+	std::vector<hr::Chunk> list;
 	std::vector<char> hit(f.cases.size());
 	size_t at = 0;
 	for (size_t i = 0; i < f.cases.size(); i++) {
-		list.push_back({d.src->at + d.at[i], at, (hr::u32)f.cases[i].frameBytes, (hr::u32)f.cases[i].plainBytes, (hr::u32)i, 0});
+		list.push_back({d.src->at + d.at[i], at, 0, (hr::u32)f.cases[i].frameBytes, (hr::u32)f.cases[i].plainBytes, (hr::u32)i, hr::ZSTD, 0, 0});
 		at += f.cases[i].plainBytes / 16 * 16 + 32;
 		if (round == 0 || r() % 2) continue;
 		hit[i] = 1;
@@ -314,7 +316,7 @@ static bool check(const Kernels &kernels, const File &f, int round) {
 	CHECK(cuMemcpyHtoD(d.src->at, d.in.data(), d.in.size()));
 	Memory dst(at);
 	CHECK(cuMemsetD8(dst.at, GUARD, at));
-	for (hr::ZstdChunk &c : list) c.dst += dst.at;
+	for (hr::Chunk &c : list) c.dst += dst.at;
 	Call call(kernels, list, 4);
 	CHECK(cuCtxSynchronize());
 	call.run();

@@ -74,7 +74,7 @@ func (d *Decoder) open() (err error) {
 
 // statusAt is where in the table the status of a chunk is.
 func (d *Decoder) statusAt(i int) int64 {
-	return int64(d.limits.Chunks)*kernels.ZstdChunkBytes + 4*int64(i)
+	return int64(d.limits.Chunks)*kernels.ChunkBytes + 4*int64(i)
 }
 
 // Start enqueues the decoding of a batch on a stream and returns. Sources and
@@ -86,9 +86,12 @@ func (d *Decoder) Start(stream *cuda.Stream, chunks []Chunk) error {
 	}
 	b := d.host[:0]
 	for i, c := range chunks {
-		k := kernels.ZstdChunk{Src: uint64(c.Src), Dst: uint64(c.Dst), SrcBytes: uint32(c.SrcBytes), DstBytes: uint32(c.DstBytes), Status: uint32(i)}
+		k := kernels.Chunk{
+			Src: uint64(c.Src), Dst: uint64(c.Dst), SrcBytes: uint32(c.SrcBytes), DstBytes: uint32(c.DstBytes), Status: uint32(i),
+			Method: kernels.Zstd,
+		}
 		if c.Unchecked {
-			k.Flags = kernels.ZstdUnchecked
+			k.Flags = kernels.Unchecked
 		}
 		b = k.Append(b)
 	}

@@ -21,6 +21,8 @@ HERE = Path(__file__).resolve().parent
 SOURCES = [
     "abi.h",
     "assemble.h",
+    "blosc.h",
+    "blosclz.h",
     "bytes.h",
     "convert.h",
     "decode.h",
@@ -35,6 +37,7 @@ SOURCES = [
     "zstd_bits.h",
     "zstd_checksum.h",
     "zstd_execute.h",
+    "zstd_finish.h",
     "zstd_fse.h",
     "zstd_history.h",
     "zstd_literals.h",

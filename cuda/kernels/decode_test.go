@@ -53,21 +53,25 @@ func mustCodec(t testing.TB, name, config string) codec.Codec {
 // expect completes a case by codec's answer.
 func (d *decoder) expect(t testing.TB, c chunkCase) chunkCase {
 	t.Helper()
-	stage := d.lz4
+	stages := []codec.Codec{d.lz4}
 	switch c.method {
+	case LZ4:
+		if c.typesize > 1 {
+			stages = append(stages, mustCodec(t, "shuffle", fmt.Sprintf(`{"elementsize":%d}`, c.typesize)))
+		}
 	case Blosc:
-		stage = d.blosc
-		foreign := len(c.src) > 3 && c.src[2]&2 == 0 && c.src[2]>>5 != 1
+		stages[0] = d.blosc
+		foreign := len(c.src) > 3 && c.src[2]&2 == 0 && c.src[2]>>5 > 1
 		c.foreign = foreign
 	case Unshuffle:
-		stage = mustCodec(t, "shuffle", fmt.Sprintf(`{"elementsize":%d}`, c.typesize))
+		stages[0] = mustCodec(t, "shuffle", fmt.Sprintf(`{"elementsize":%d}`, c.typesize))
 	case Copy:
 		if len(c.src) == c.size {
 			c.want = c.src
 		}
 		return c
 	}
-	chain, err := codec.NewChain([]codec.Codec{stage}, c.size)
+	chain, err := codec.NewChain(stages, c.size)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,15 +163,17 @@ func encodings(t testing.TB, d *decoder) []chunkCase {
 					t.Fatal(err)
 				}
 				cases = append(cases, d.expect(t, chunkCase{
-					name: fmt.Sprintf("%s %s %d %s", name, config, n, kind), method: method, typesize: uint8(typesize), src: src, size: n,
+					name: fmt.Sprintf("%s %s typesize %d, %d %s", name, config, typesize, n, kind), method: method, typesize: uint8(typesize), src: src, size: n,
 				}))
 			}
-			add(LZ4, 0, "lz4", "")
+			for _, typesize := range []int{0, 1, 2, 3, 4, 8, 255} { // plain bytes do as shuffled ones
+				add(LZ4, typesize, "lz4", "")
+			}
 			for _, typesize := range []int{1, 2, 3, 4, 7, 8, 16, 17} {
 				add(Unshuffle, typesize, "shuffle", fmt.Sprintf(`{"elementsize":%d}`, typesize))
 				for shuffle := range 3 {
 					blocksize := []int{0, 0, 2048, 600 * typesize}[(n+typesize+shuffle)%4]
-					cname := []string{"lz4", "lz4hc"}[typesize%2]
+					cname := []string{"lz4", "lz4hc", "blosclz"}[(typesize+n)%3]
 					add(Blosc, typesize, "blosc", fmt.Sprintf(`{"cname":%q,"shuffle":%d,"typesize":%d,"blocksize":%d}`, cname, shuffle, typesize, blocksize))
 				}
 			}

@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "436457eaaebc8b018e7cb772b9f01055f1cd38ca092dd6deb63a318b113c29f8"
+const Hash = "0f12dc27079179e483f3108fb5994c0eff2730f5bd6166584f59e337efac70b0"

@@ -3,4 +3,5 @@
 #include "decode.h"
 #include "gather.h"
 #include "zstd_execute.h"
+#include "zstd_finish.h"
 #include "zstd_order.h"

@@ -98,13 +98,25 @@ func (l Loop) Append(dst []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, 0)
 }
 
-// How a chunk is encoded.
+// How a chunk is encoded. Which kernels take it follows from that: those of another
+// family say Unsupported.
 const (
-	LZ4       uint8 = 1 + iota // numcodecs' lz4: the decoded length in 4 bytes, then a block
-	Blosc                      // a blosc 1 frame
-	Unshuffle                  // the bytes of its elements apart, of size Typesize
-	Copy                       // plain
-	Host                       // what the device cannot decode: Unsupported
+	Host      uint8 = iota // what no kernel decodes
+	LZ4                    // Decode: numcodecs' lz4, the decoded length in 4 bytes, then a block
+	Blosc                  // Decode: a blosc 1 frame with lz4, lz4hc or blosclz inside
+	Unshuffle              // Decode: the bytes of its elements apart, of size Typesize
+	Copy                   // Decode: plain
+	Zstd                   // ZstdKernels: one or more zstd frames (RFC 8878)
+	BloscZstd              // ZstdKernels: a blosc 1 frame with zstd inside
+	Zlib                   // RFC 1950
+	Gzip                   // one or more members (RFC 1952)
+	BloscZlib              // a blosc 1 frame with zlib inside
+)
+
+// Flags of a chunk.
+const (
+	Unchecked uint16 = 1 << iota // checksums that are part of the format are not compared
+	Summed                       // a CRC-32C of the bytes at Src, little-endian, follows them
 )
 
 // Status words of chunks.
@@ -117,15 +129,21 @@ const (
 // A Chunk is decoded from Src, SrcBytes long, to Dst, which it must fill to
 // DstBytes exactly. Its status is written to word Status of the launch's table.
 //
-// Dst and Scratch begin at a multiple of 16; Scratch is DstBytes long and is
-// needed by Blosc alone. Src may begin anywhere. Of all sources, here and in tiles
-// and pieces, the aligned words of 4 bytes that hold a wanted byte must be readable:
-// memory is allocated so.
+// Typesize is the size of elements whose bytes were put apart (numcodecs' shuffle)
+// before they were encoded; 0 and 1 are no such thing. A blosc frame says by itself
+// how it was shuffled.
+//
+// Dst and Scratch begin at a multiple of 16; Scratch is DstBytes long and is needed
+// for blosc and for Typesize above 1, but not for Unshuffle. Src may
+// begin anywhere. Of all sources, here and in tiles and pieces, the aligned words of 4
+// bytes that hold a wanted byte must be readable, and the aligned vectors of 16 bytes
+// where ZstdKernels decode: memory is allocated so.
 type Chunk struct {
 	Src, Dst, Scratch  uint64
 	SrcBytes, DstBytes uint32
 	Status             uint32
 	Method, Typesize   uint8
+	Flags              uint16
 }
 
 // Append writes the chunk as the kernels read it.
@@ -136,7 +154,8 @@ func (c Chunk) Append(dst []byte) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, c.SrcBytes)
 	dst = binary.LittleEndian.AppendUint32(dst, c.DstBytes)
 	dst = binary.LittleEndian.AppendUint32(dst, c.Status)
-	return append(dst, c.Method, c.Typesize, 0, 0)
+	dst = append(dst, c.Method, c.Typesize)
+	return binary.LittleEndian.AppendUint16(dst, c.Flags)
 }
 
 // A Piece is N bytes to be copied. Src may be registered host memory; then Dst

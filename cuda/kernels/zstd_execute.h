@@ -1,4 +1,4 @@
-// Execution of sequences (3.1.1.4): a thread block a chunk, one block of the frame after another.
+// Execution of sequences (3.1.1.4): a thread block a segment, one block of the frame after another.
 //
 // Sequences are taken as many at a time as there are threads. A thread knows where its sequence
 // writes, since the sums are in the sequences, and copies its literals and its match,
@@ -66,7 +66,7 @@ struct Board {
 	u32 waits[WARPS];        // how many these are
 	u32 ready[WARPS];        // how many sequences of a warp belong to the next batch; WRONG if one is corrupt
 	u32 stop;                // behind the batch
-	u32 hand;
+	u32 hand, status;
 	u32 sum;
 	FrameState frame;        // of the block that is executed
 };
@@ -309,7 +309,7 @@ HR_FAR Executed executeSequences(History out, const Block &b, const u8 *text) {
 	return done;
 }
 
-// Executor executes the blocks of a chunk. All threads of a thread block know the same of it.
+// Executor executes the blocks of a segment. All threads of a thread block know the same of it.
 struct Executor {
 	History out;
 	u32 stop; // position behind the output
@@ -377,40 +377,38 @@ struct Executor {
 	}
 };
 
-// executeChunk is the part of a thread block.
-HR_FN void executeChunk(const ZstdParams &p, const Work &work, u32 chunk) {
-	const ZstdChunk &c = chunkOf(p, chunk);
-	u8 *dst = (u8 *)c.dst;
-	Status status = (Status)*statusOf(p, chunk);
-	if (status == OK) {
-		Extent extent = work.extents[chunk];
-		Executor e;
-		e.out.open(dst);
-		e.stop = c.dstBytes;
-		e.frame.begin(0);
-		e.src = (const u8 *)c.src;
-		HR_ROLLED for (u32 i = 0; i < extent.count && status == OK; i++) status = e.one(work.blocks[extent.first + i], !(c.flags & ZSTD_UNCHECKED));
-		if (status == OK && e.room() > 0) status = CORRUPT;
-		if (status == OK) e.out.flush();
-	}
+// executeSegment is the part of a thread block.
+HR_FN void executeSegment(const ZstdParams &p, const Work &work, const Segment &s) {
+	// Another segment may fail in this moment: all threads go by what one has seen.
+	if (thread() == 0) board().status = *statusOf(p, s.chunk);
 	syncBlock();
-	if (status == OK) return;
-	zeroBytes(dst, c.dstBytes, thread(), threads());
-	if (thread() == 0) *statusOf(p, chunk) = status;
+	if (board().status != OK) return;
+	bool check = !(chunkOf(p, s.chunk).flags & UNCHECKED);
+	Executor e;
+	e.out.open((u8 *)s.dst);
+	e.stop = e.out.at + s.bytes;
+	e.frame.begin(e.out.at);
+	e.src = sourceOf(p, s.chunk);
+	Status status = OK;
+	HR_ROLLED for (u32 i = 0; i < s.count && status == OK; i++) status = e.one(work.blocks[s.first + i], check);
+	if (status == OK && e.room() > 0) status = CORRUPT;
+	if (status == OK) e.out.flush();
+	else if (thread() == 0) fail(p, s.chunk, status);
 }
 
 } // namespace zstd
 } // namespace hr
 
-HR_KERNEL(hr::ZSTD_EXECUTE_BLOCK, 8) hr_zstd_execute(hr::ZstdParams p) {
+HR_KERNEL(hr::ZSTD_EXECUTE_BLOCK, 10) hr_zstd_execute(hr::ZstdParams p) {
 	using namespace hr;
 	zstd::Work work(p);
+	u32 segments = work.segmentCount();
 	HR_ROLLED for (;;) {
-		if (thread() == 0) zstd::board().hand = take(&work.head->nextChunk);
+		syncBlock(); // what the threads have read of the board is read
+		if (thread() == 0) zstd::board().hand = take(&work.head->nextSegment);
 		syncBlock();
-		u32 chunk = zstd::board().hand;
-		syncBlock();
-		if (chunk >= p.n) return;
-		zstd::executeChunk(p, work, chunk);
+		u32 segment = zstd::board().hand;
+		if (segment >= segments) return;
+		zstd::executeSegment(p, work, work.segments[segment]);
 	}
 }

@@ -7,7 +7,7 @@
 namespace hr {
 namespace zstd {
 
-// Positions count from the begin of the output.
+// Positions count from the multiple of 16 at or before the begin of the output.
 struct History {
 	enum : u32 {
 		SIZE = 16 << 10,
@@ -19,9 +19,10 @@ struct History {
 	// What is kept does not reach into the place that it is moved to.
 	static_assert(SIZE - MOST >= 2 * KEPT + 32, "slide");
 
-	u8 *base;    // of the output, a multiple of 16
-	u32 at;      // bytes of it
-	u32 flushed; // so many bytes are in memory, or on their way; a multiple of 16
+	u8 *base;    // position 0, a multiple of 16
+	u32 start;   // of the output
+	u32 at;      // behind it
+	u32 flushed; // bytes before are in memory, or on their way; a multiple of 16, or start
 	u32 origin;  // the first position that is here, a multiple of 16
 
 	static HR_FN u8 *bytes() {
@@ -30,16 +31,25 @@ struct History {
 	}
 
 	HR_FN void open(u8 *dst) {
-		base = dst;
-		at = flushed = origin = 0;
+		start = at = flushed = (u32)(u64)dst & 15;
+		base = dst - start;
+		origin = 0;
 	}
 
 	// Bytes before oldest are in memory, and those that lie up to MOST behind it: they
 	// were flushed no later than with the piece before the last, and barriers lie between.
 	HR_FN u32 oldest() const { return origin; }
 
+	// flushBytes writes those before a position one by one.
+	HR_FN void flushBytes(u32 stop) {
+		HR_ROLLED for (u32 i = flushed + thread(); i < stop; i += threads()) storeByte(base + i, bytes()[i - origin]);
+		flushed = most(flushed, stop);
+	}
+
 	// flushTo is called when the bytes up to stop, a multiple of 16, are made, with a barrier behind them.
 	HR_FN void flushTo(u32 stop) {
+		if (stop <= flushed) return;
+		if (flushed & 15) flushBytes((flushed | 15) + 1); // at the begin: others write the bytes before
 		const u8 *here = bytes() - origin;
 		HR_ROLLED for (u32 v = flushed + 16 * thread(); v < stop; v += 16 * threads()) storeVector(base + v, getVector(here + v).w);
 		flushed = stop;
@@ -48,7 +58,9 @@ struct History {
 	// flush is for all bytes.
 	HR_FN void flush() {
 		flushTo(at & ~15u);
-		HR_ROLLED for (u32 i = flushed + thread(); i < at; i += threads()) storeByte(base + i, bytes()[i - origin]);
+		u32 whole = flushed;
+		flushBytes(at);
+		flushed = whole;
 	}
 
 	// made says that the bytes up to stop are made. A barrier is behind them, and the next bytes
@@ -72,7 +84,7 @@ struct History {
 	HR_FN void skip(u32 n) {
 		syncBlock();
 		at += n;
-		flushed = at & ~15u;
+		flushed = most(at & ~15u, start);
 		origin = at > KEPT ? (at - KEPT) & ~15u : 0;
 		u8 *all = bytes();
 		HR_ROLLED for (u32 v = origin + 16 * thread(); v < at; v += 16 * threads()) {

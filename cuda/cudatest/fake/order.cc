@@ -2,12 +2,20 @@
 #include "fake.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 namespace fake {
 namespace {
 
 int run_until(const std::shared_ptr<Mark> &mark);
+
+// pass is the work of a record.
+int pass(Mark &mark) {
+    mark.done = true;
+    mark.when = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    return OK;
+}
 
 // step does the oldest work of a stream.
 int step(Stream *stream) {
@@ -222,7 +230,7 @@ int event_create(void **handle, unsigned flags) {
     CALL("cuEventCreate");
     if (flags & 4 && !(flags & 2)) return complain(INVALID_VALUE, "an interprocess event must not keep time");
     if (!(flags & 1)) complain(OK, "an event whose waiter spins");
-    Event *e = new Event{current(), bool(flags & 4), nullptr};
+    Event *e = new Event{current(), bool(flags & 4), !(flags & 2), nullptr};
     state().events.insert(e);
     *handle = e;
     return OK;
@@ -232,9 +240,9 @@ int event_record(void *event, void *handle) {
     CALL("cuEventRecord");
     STREAM(stream, handle);
     EVENT(e, event);
-    auto mark = std::make_shared<Mark>(Mark{stream, false});
+    auto mark = std::make_shared<Mark>(Mark{stream, false, 0});
     e->latest = mark;
-    int status = enqueue(stream, {[mark] { mark->done = true; return int(OK); }, nullptr});
+    int status = enqueue(stream, {[mark] { return pass(*mark); }, nullptr});
     // Another process cannot make this one go on: nothing is put off for it.
     return status == OK && e->interprocess ? run_until(mark) : status;
 }
@@ -255,6 +263,18 @@ int event_synchronize(void *event) {
     if (!mark) return OK;
     state().let_go.wait(call.lock, [&] { return mark->done || !mark->stream->held; });
     return run_until(mark);
+}
+
+// event_elapsed gives milliseconds, as the real one does.
+int event_elapsed(float *ms, void *begin, void *end) {
+    CALL("cuEventElapsedTime");
+    EVENT(b, begin);
+    EVENT(e, end);
+    if (!b->timed || !e->timed) return complain(INVALID_HANDLE, "cuEventElapsedTime of an event that keeps no time");
+    if (!b->latest || !e->latest) return complain(INVALID_HANDLE, "cuEventElapsedTime of an event that was never recorded");
+    if (!b->latest->done || !e->latest->done) return NOT_READY;
+    *ms = float(e->latest->when - b->latest->when);
+    return OK;
 }
 
 int event_destroy(void *event) {

@@ -76,11 +76,12 @@ static const char *prepare(u64 kernel, u8 *params) {
 // do so here in both orders.
 static bool runZstd(u8 *params, u64 grid) {
 	ZstdParams &p = *(ZstdParams *)params;
-	ZstdChunk *chunks = table<ZstdChunk>(p.chunks);
+	Chunk *chunks = table<Chunk>(p.chunks);
 	place(p.status);
 	for (u32 i = 0; i < p.n; i++) {
 		place(chunks[i].dst);
 		place(chunks[i].src);
+		place(chunks[i].scratch);
 	}
 	// The work memory is not sent; p.work is its size.
 	void *work;
@@ -95,10 +96,10 @@ static bool runZstd(u8 *params, u64 grid) {
 	} kernels[] = {
 	    {"hr_zstd_scan", ZSTD_SCAN_BLOCK}, {"hr_zstd_tables", ZSTD_TABLES_BLOCK}, {"hr_zstd_count", ZSTD_ORDER_BLOCK}, {"hr_zstd_order", ZSTD_ORDER_BLOCK},
 	    {"hr_zstd_literals", ZSTD_STREAM_BLOCK}, {"hr_zstd_sequences", ZSTD_STREAM_BLOCK}, {"hr_zstd_literals", ZSTD_STREAM_BLOCK},
-	    {"hr_zstd_execute", ZSTD_EXECUTE_BLOCK}};
+	    {"hr_zstd_execute", ZSTD_EXECUTE_BLOCK}, {"hr_zstd_finish", ZSTD_FINISH_BLOCK}};
 	static int turn;
 	turn ^= 1;
-	for (int i = 0; i < 8; i++) {
+	for (int i = 0; i < 9; i++) {
 		if (i == 4 + 2 * turn) continue;
 		if (hr_host_launch(kernels[i].name, params, (unsigned)grid, kernels[i].block)) return false;
 	}
@@ -113,20 +114,18 @@ static void layout() {
 	    offsetof(Tile, flags), offsetof(Tile, chunk), offsetof(Tile, affine.scale), offsetof(Tile, affine.offset), offsetof(Tile, element),
 	    offsetof(Loop, dst), offsetof(Loop, src), offsetof(Loop, n),
 	    offsetof(Chunk, src), offsetof(Chunk, dst), offsetof(Chunk, scratch), offsetof(Chunk, srcBytes), offsetof(Chunk, dstBytes),
-	    offsetof(Chunk, status), offsetof(Chunk, method), offsetof(Chunk, typesize),
+	    offsetof(Chunk, status), offsetof(Chunk, method), offsetof(Chunk, typesize), offsetof(Chunk, flags),
 	    offsetof(Piece, dst), offsetof(Piece, src), offsetof(Piece, n),
 	    offsetof(AssembleParams, tiles), offsetof(AssembleParams, loops), offsetof(AssembleParams, status), offsetof(AssembleParams, n),
 	    offsetof(DecodeParams, chunks), offsetof(DecodeParams, status), offsetof(DecodeParams, n),
 	    offsetof(GatherParams, pieces), offsetof(GatherParams, n),
-	    sizeof(ZstdChunk), sizeof(ZstdParams), sizeof(zstd::Head), sizeof(zstd::Block), sizeof(zstd::Extent),
+	    sizeof(ZstdParams), sizeof(zstd::Head), sizeof(zstd::Block), sizeof(zstd::Segment),
 	    sizeof(zstd::SequenceDesk),
-	    offsetof(ZstdChunk, src), offsetof(ZstdChunk, dst), offsetof(ZstdChunk, srcBytes), offsetof(ZstdChunk, dstBytes), offsetof(ZstdChunk, status),
-	    offsetof(ZstdChunk, flags),
 	    offsetof(ZstdParams, chunks), offsetof(ZstdParams, status), offsetof(ZstdParams, work), offsetof(ZstdParams, arena), offsetof(ZstdParams, n),
 	    offsetof(ZstdParams, blocks),
-	    ZSTD_SCAN_BLOCK, ZSTD_TABLES_BLOCK, ZSTD_ORDER_BLOCK, ZSTD_STREAM_BLOCK, ZSTD_EXECUTE_BLOCK, ZSTD_UNCHECKED,
+	    ZSTD_SCAN_BLOCK, ZSTD_TABLES_BLOCK, ZSTD_ORDER_BLOCK, ZSTD_STREAM_BLOCK, ZSTD_EXECUTE_BLOCK, ZSTD_FINISH_BLOCK,
 	    ASSEMBLE_BLOCK, DECODE_BLOCK, GATHER_BLOCK, MAX_RANK, NO_CHUNK,
-	    BIG, FILL, AFFINE, LZ4, BLOSC, UNSHUFFLE, COPY, OK, CORRUPT, UNSUPPORTED,
+	    BIG, FILL, AFFINE, LZ4, BLOSC, UNSHUFFLE, COPY, ZSTD, BLOSC_ZSTD, ZLIB, GZIP, BLOSC_ZLIB, UNCHECKED, SUMMED, OK, CORRUPT, UNSUPPORTED,
 	    BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64, C64, C128};
 	u64 bytes = sizeof numbers;
 	put(&bytes, 8);
