@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"errors"
-	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -11,7 +10,6 @@ import (
 	"github.com/headrace/headrace/codec"
 	"github.com/headrace/headrace/cuda"
 	"github.com/headrace/headrace/cuda/decode"
-	"github.com/headrace/headrace/cuda/kernels"
 	"github.com/headrace/headrace/nd"
 )
 
@@ -31,9 +29,8 @@ type device struct {
 	p        *Pipeline
 	gpu      *cuda.Device
 	module   *cuda.Module
-	kernel   struct{ assemble, decode, gather cuda.Function }
-	grid     struct{ assemble, decode, gather int } // most blocks of a launch
-	gathers  bool                                   // the driver has no batched copy
+	kernel   struct{ assemble, decode, gather kernel }
+	gathers  bool // the driver has no batched copy
 	copies   *cuda.Stream
 	fetches  *cuda.Stream
 	events   *eventPool
@@ -103,43 +100,6 @@ func openDevice(p *Pipeline) (_ backend, err error) {
 		return nil, err
 	}
 	return d, nil
-}
-
-// loadKernels finds the kernels and how many blocks of each run at most.
-func (d *device) loadKernels() (err error) {
-	if d.module, err = d.gpu.LoadModule(kernels.Images()); err != nil {
-		return err
-	}
-	for _, k := range []struct {
-		name     string
-		threads  int
-		function *cuda.Function
-		grid     *int
-	}{
-		{kernels.Assemble, kernels.AssembleBlock, &d.kernel.assemble, &d.grid.assemble},
-		{kernels.Decode, kernels.DecodeBlock, &d.kernel.decode, &d.grid.decode},
-		{kernels.Gather, kernels.GatherBlock, &d.kernel.gather, &d.grid.gather},
-	} {
-		if *k.function, err = d.module.Function(k.name); err != nil {
-			return err
-		}
-		if *k.grid, err = d.blocks(*k.function, k.threads); err != nil {
-			return err
-		}
-	}
-	d.gathers, d.grid.gather = mustGather(d.gpu.Info()), min(d.grid.gather, gatherBlocks)
-	return nil
-}
-
-// blocks is the most blocks of a launch: where the config caps the multiprocessors,
-// the part of a wave in flight of those that run at once on so many; else one for each
-// item, which the device hands out better than the kernels' own loop would (assemble: 1.12 against 0.85 TB/s).
-func (d *device) blocks(f cuda.Function, threads int) (int, error) {
-	if d.p.cfg.SMs == 0 {
-		return math.MaxInt32, nil
-	}
-	each, err := f.BlocksPerSM(threads, 0)
-	return max(1, min(d.p.cfg.SMs, d.gpu.Info().SMs)*each/deviceWaves), err
 }
 
 func (d *device) start() {

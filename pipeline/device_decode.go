@@ -57,7 +57,7 @@ func (s *stage) decode(d *device) error {
 		switch family(f) {
 		case familyDecode:
 			s.params = kernels.DecodeParams{Chunks: uint64(at), Status: uint64(t.states), N: uint32(n)}.Append(s.params[:0])
-			s.commands.Launch(s.compute, d.kernel.decode, min(n, d.grid.decode), kernels.DecodeBlock, 0, s.params)
+			s.launch(s.compute, &d.kernel.decode, n)
 		case familyZstd:
 			if err := s.zstd.Append(&s.commands, s.compute, at, t.states, n); err != nil {
 				return err
@@ -72,10 +72,9 @@ func (s *stage) decode(d *device) error {
 func (d *device) openDecoders() (err error) {
 	d.decoders.library = d.frames != nil
 	for _, a := range *d.p.arrays.Load() {
-		d.decoders.need(a.layout.recipe)
+		d.decoders.need(a.layout.recipe.packing)
 	}
-	d.decoders.kernels[familyDecode] = true // plain chunks may come unaligned
-	if d.decoders.kernels[familyZstd] {
+	if d.decoders.zstd {
 		d.zstd, err = decode.NewZstd(d.gpu, d.module)
 	}
 	return err

@@ -211,7 +211,7 @@ func TestStagesHaveWhatArraysNeed(t *testing.T) {
 // A chunk of nothing but empty blocks never gets to a kernel.
 func TestLongChunksAreTheHosts(t *testing.T) {
 	r := &recipe{size: 1000, packing: pack(nil, true)}
-	d := &decoders{kernels: [families]bool{true, true}, scratch: true}
+	d := &decoders{zstd: true, scratch: true}
 	for _, form := range kernelForms {
 		r.packing = packedAs(form)
 		if d.of(r, 1000) != byKernel || d.of(r, 1300) != byKernel || d.of(r, 1<<20) != byWorker || d.of(r, 1<<32) != byWorker {

@@ -254,7 +254,7 @@ func (s *stage) assemble(d *device) {
 	s.commands.Copy(s.compute, s.tilesAt, cuda.Address(t.tiles), int64(len(t.tiles)))
 	s.commands.Copy(s.compute, s.loopsAt, cuda.Address(t.loops), int64(len(t.loops)))
 	s.params = kernels.AssembleParams{Tiles: uint64(s.tilesAt), Loops: uint64(s.loopsAt), Status: uint64(s.table.states), N: uint32(t.n)}.Append(s.params[:0])
-	s.commands.Launch(s.compute, d.kernel.assemble, min(t.n, d.grid.assemble), kernels.AssembleBlock, 0, s.params)
+	s.launch(s.compute, &d.kernel.assemble, t.n)
 }
 
 // flush runs what there is and waits for it, since the lists are full.

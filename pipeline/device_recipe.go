@@ -118,21 +118,21 @@ func (p packing) frames() bool { return p.method == kernels.Zstd && p.typesize <
 // many, and would keep a thread of the device for seconds.
 func longest(size int64) int64 { return min(size+size/4+1024, math.MaxInt32) }
 
-// decoders is who there is on a device to decode chunks.
+// decoders is who there is on a device to decode chunks. Kernels that need memory have it
+// for the arrays of Open alone.
 type decoders struct {
-	kernels [families]bool // that have the memory they need
-	scratch bool           // there is memory for what is shuffled
-	library bool           // zstd frames are a library's
+	zstd    bool // there is memory for zstd to work in,
+	scratch bool // and a second buffer for what is shuffled
+	library bool // zstd frames are a library's
 }
 
 // need adds what the chunks of a recipe take.
-func (d *decoders) need(r *recipe) {
-	f := r.packing.family()
-	if f == families || d.library && r.packing.frames() {
+func (d *decoders) need(p packing) {
+	if d.library && p.frames() {
 		return
 	}
-	d.kernels[f] = true
-	d.scratch = d.scratch || r.packing.shuffled()
+	d.zstd = d.zstd || p.family() == familyZstd
+	d.scratch = d.scratch || p.shuffled()
 }
 
 // of says who decodes a chunk of the recipe, of so many stored bytes: byKernel,
@@ -145,8 +145,8 @@ func (d *decoders) of(r *recipe, length int64) decoder {
 		return byWorker
 	case d.library && p.frames():
 		return byLibrary
-	case d.kernels[f] && (d.scratch || !p.shuffled()):
-		return byKernel
+	case f == familyZstd && !d.zstd || p.shuffled() && !d.scratch:
+		return byWorker
 	}
-	return byWorker
+	return byKernel
 }

@@ -68,7 +68,7 @@ enum Status { OK, CORRUPT, UNSUPPORTED };
 
 const u32 NO_CHUNK = 0xffffffff;
 const u32 MAX_RANK = 32;
-enum Block { ASSEMBLE_BLOCK = 256, DECODE_BLOCK = 64, GATHER_BLOCK = 256 };
+enum Block { ASSEMBLE_BLOCK = 256, DECODE_BLOCK = 64, GATHER_BLOCK = 256, INFLATE_BLOCK = 64 };
 enum ZstdThreads { ZSTD_SCAN_BLOCK = 64, ZSTD_TABLES_BLOCK = 128, ZSTD_ORDER_BLOCK = 256, ZSTD_STREAM_BLOCK = 32, ZSTD_EXECUTE_BLOCK = 128, ZSTD_FINISH_BLOCK = 256 };
 
 // The element types, numbered as in package nd.

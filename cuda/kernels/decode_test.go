@@ -20,6 +20,7 @@ type chunkCase struct {
 	name     string
 	method   uint8
 	typesize uint8
+	flags    uint16
 	src      []byte
 	size     int    // decoded bytes that are asked for
 	want     []byte // nil: codec refuses it
@@ -28,13 +29,13 @@ type chunkCase struct {
 
 // decoder is codec's view of a chunk.
 type decoder struct {
-	lz4, blosc codec.Codec
-	scratch    *codec.Scratch
+	lz4, blosc, zlib codec.Codec
+	scratch          *codec.Scratch
 }
 
 func newDecoder(t testing.TB) *decoder {
 	t.Helper()
-	return &decoder{mustCodec(t, "lz4", ""), mustCodec(t, "blosc", ""), codec.NewScratch()}
+	return &decoder{mustCodec(t, "lz4", ""), mustCodec(t, "blosc", ""), mustCodec(t, "zlib", ""), codec.NewScratch()}
 }
 
 func mustCodec(t testing.TB, name, config string) codec.Codec {
@@ -55,14 +56,18 @@ func (d *decoder) expect(t testing.TB, c chunkCase) chunkCase {
 	t.Helper()
 	stages := []codec.Codec{d.lz4}
 	switch c.method {
-	case LZ4:
+	case LZ4, Zlib, Gzip:
+		if c.method != LZ4 {
+			stages[0] = d.zlib
+		}
 		if c.typesize > 1 {
 			stages = append(stages, mustCodec(t, "shuffle", fmt.Sprintf(`{"elementsize":%d}`, c.typesize)))
 		}
-	case Blosc:
+	case Blosc, BloscZlib:
 		stages[0] = d.blosc
-		foreign := len(c.src) > 3 && c.src[2]&2 == 0 && c.src[2]>>5 > 1
-		c.foreign = foreign
+		if len(c.src) > 3 && c.src[2]&2 == 0 {
+			c.foreign = !slices.Contains(map[uint8][]byte{Blosc: {0, 1}, BloscZlib: {3}}[c.method], c.src[2]>>5)
+		}
 	case Unshuffle:
 		stages[0] = mustCodec(t, "shuffle", fmt.Sprintf(`{"elementsize":%d}`, c.typesize))
 	case Copy:
@@ -87,6 +92,12 @@ func (d *decoder) expect(t testing.TB, c chunkCase) chunkCase {
 // decodeAll decodes chunks in one launch and compares bytes and statuses.
 func decodeAll(t *testing.T, m *machine, cases []chunkCase) {
 	t.Helper()
+	decodeBy(t, m, kernelDecode, DecodeBlock, cases)
+}
+
+// decodeBy is decodeAll by a kernel that takes DecodeParams.
+func decodeBy(t *testing.T, m *machine, kernel, block int, cases []chunkCase) {
+	t.Helper()
 	status := bytes.Repeat([]byte{0xee}, 4*len(cases))
 	buffers := [][]byte{nil, status}
 	var table []byte
@@ -98,12 +109,12 @@ func decodeAll(t *testing.T, m *machine, cases []chunkCase) {
 		buffers = append(buffers, src, dst, make([]byte, c.size))
 		table = Chunk{
 			Src: place(at, lead), Dst: place(at+1, 0), Scratch: place(at+2, 0),
-			SrcBytes: uint32(len(c.src)), DstBytes: uint32(c.size), Status: uint32(i), Method: c.method, Typesize: c.typesize,
+			SrcBytes: uint32(len(c.src)), DstBytes: uint32(c.size), Status: uint32(i), Method: c.method, Typesize: c.typesize, Flags: c.flags,
 		}.Append(table)
 	}
 	buffers[0] = table
 	params := DecodeParams{Chunks: place(0, 0), Status: place(1, 0), N: uint32(len(cases))}.Append(nil)
-	m.run(t, kernelDecode, 3, DecodeBlock, params, buffers)
+	m.run(t, kernel, 3, block, params, buffers)
 	for i, c := range cases {
 		c.check(t, binary.LittleEndian.Uint32(status[4*i:]), buffers[3+3*i])
 	}

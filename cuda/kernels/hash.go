@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "0f12dc27079179e483f3108fb5994c0eff2730f5bd6166584f59e337efac70b0"
+const Hash = "378635b881d1a88f1bf530364c1ae0983f7f9cbf708630b12c3ca6d6204c1de8"

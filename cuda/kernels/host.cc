@@ -40,6 +40,7 @@ extern "C" int hr_host_launch(const char *kernel, const void *params, unsigned g
 	if (!strcmp(kernel, "hr_assemble")) return hr::run(hr_assemble, params, grid, block);
 	if (!strcmp(kernel, "hr_decode")) return hr::run(hr_decode, params, grid, block);
 	if (!strcmp(kernel, "hr_gather")) return hr::run(hr_gather, params, grid, block);
+	if (!strcmp(kernel, "hr_inflate")) return hr::run(hr_inflate, params, grid, block);
 	if (!strcmp(kernel, "hr_zstd_scan")) return hr::run(hr_zstd_scan, params, grid, block);
 	if (!strcmp(kernel, "hr_zstd_tables")) return hr::run(hr_zstd_tables, params, grid, block);
 	if (!strcmp(kernel, "hr_zstd_count")) return hr::run(hr_zstd_count, params, grid, block);

@@ -2,6 +2,7 @@
 #include "assemble.h"
 #include "decode.h"
 #include "gather.h"
+#include "inflate.h"
 #include "zstd_execute.h"
 #include "zstd_finish.h"
 #include "zstd_order.h"

@@ -15,6 +15,7 @@ const (
 	Assemble = "hr_assemble" // AssembleParams, tiles
 	Decode   = "hr_decode"   // DecodeParams, chunks
 	Gather   = "hr_gather"   // GatherParams, pieces
+	Inflate  = "hr_inflate"  // DecodeParams, chunks
 )
 
 // Threads in a block of each kernel. The kernels are compiled for them: a
@@ -23,6 +24,7 @@ const (
 	AssembleBlock = 256
 	DecodeBlock   = 64
 	GatherBlock   = 256
+	InflateBlock  = 64
 )
 
 // MaxTile is the greatest number of elements of a tile: the work of one block.
@@ -108,9 +110,9 @@ const (
 	Copy                   // Decode: plain
 	Zstd                   // ZstdKernels: one or more zstd frames (RFC 8878)
 	BloscZstd              // ZstdKernels: a blosc 1 frame with zstd inside
-	Zlib                   // RFC 1950
-	Gzip                   // one or more members (RFC 1952)
-	BloscZlib              // a blosc 1 frame with zlib inside
+	Zlib                   // Inflate: one stream (RFC 1950), or what Gzip is
+	Gzip                   // Inflate: one or more members (RFC 1952), or what Zlib is
+	BloscZlib              // Inflate: a blosc 1 frame with zlib inside
 )
 
 // Flags of a chunk.
@@ -183,7 +185,7 @@ func (p AssembleParams) Append(dst []byte) []byte {
 	return appendTable(dst, p.Status, p.N)
 }
 
-// DecodeParams is the parameter of Decode: the addresses of N chunks and of the
+// DecodeParams is the parameter of Decode and Inflate: the addresses of N chunks and of the
 // status words.
 type DecodeParams struct {
 	Chunks, Status uint64

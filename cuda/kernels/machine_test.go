@@ -125,6 +125,7 @@ const (
 	kernelGather
 	kernelLayout
 	kernelZstd
+	kernelInflate
 )
 
 // place is the address of a byte of a buffer, for the driver to translate.

@@ -151,6 +151,12 @@ HR_FN u32 orAll(u32 v) {
 	return out;
 }
 HR_FN u32 mulHigh(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
+// dot adds the products of the bytes of a and b.
+HR_FN u32 dot(u32 a, u32 b, u32 sum) {
+	u32 out;
+	asm("dp4a.u32.u32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(sum));
+	return out;
+}
 HR_FN float reciprocal(float v) {
 	float out;
 	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(v));
@@ -243,6 +249,10 @@ HR_FN u32 funnelLeft(u32 lo, u32 hi, u32 n) { return (u32)(((u64)hi << 32 | lo) 
 HR_FN u32 bitAt(u32 n) { return n < 32 ? 1u << n : 0; }
 HR_FN u32 choose(u32 v, u32 mask, u32 a, u32 b) { return v & mask ? a : b; }
 HR_FN u32 mulHigh(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
+HR_FN u32 dot(u32 a, u32 b, u32 sum) {
+	for (u32 i = 0; i < 32; i += 8) sum += (a >> i & 255) * (b >> i & 255);
+	return sum;
+}
 HR_FN float reciprocal(float v) { return 1 / v; }
 
 typedef const u8 *Place;

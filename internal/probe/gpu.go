@@ -22,35 +22,40 @@ type gpu struct {
 }
 
 const (
-	copyBytes = 64 << 20 // of one copy: the link's full rate
+	copyBytes = 16 << 20 // of one copy: the full rate of a link
 	runs      = 5        // of which the median counts
 	gpuMost   = 8 << 30  // of a GPU's memory, and at most half of what is free
 )
 
-// openGPU opens the GPU of that name; nil for cpu, and for "" where there is none.
-func openGPU(library, name string) (*gpu, error) {
+// openGPU opens the GPU of that name; nil for cpu. For "", a driver that is not there is
+// nil too, and one that does not work is said in a note.
+func (p *probe) openGPU() error {
+	name := p.options.Device
 	if name == "cpu" {
-		return nil, nil
+		return nil
 	}
 	asked := name != ""
 	if !asked {
 		name = "cuda:0"
 	}
 	if !cuda.IsName(name) {
-		return nil, nd.Errorf(nd.ErrConfig, "device %q: cpu, cuda:N, GPU-<uuid> or MIG-<uuid>", name)
+		return nd.Errorf(nd.ErrConfig, "device %q: cpu, cuda:N, GPU-<uuid> or MIG-<uuid>", name)
 	}
-	g, err := find(library, name)
+	driver, err := cuda.Load(p.options.Driver)
 	if err != nil && !asked {
-		return nil, nil
+		return nil
 	}
-	return g, err
+	if err == nil {
+		p.gpu, err = openOn(driver, name)
+	}
+	if err != nil && !asked {
+		p.note("no GPU is measured: %v", err)
+		return nil
+	}
+	return err
 }
 
-func find(library, name string) (*gpu, error) {
-	driver, err := cuda.Load(library)
-	if err != nil {
-		return nil, err
-	}
+func openOn(driver *cuda.Driver, name string) (*gpu, error) {
 	ordinal, err := driver.Find(name)
 	if err != nil {
 		return nil, err
@@ -124,8 +129,11 @@ func (g *gpu) median(ctx context.Context, do func() error) (time.Duration, error
 
 // decodes reports whether there are kernels for the coding in this program's image.
 func (g *gpu) decodes(c coding) bool {
+	if g == nil || !c.device {
+		return false
+	}
 	switch c.method {
-	case Zstd, BloscZstd, LZ4, BloscLZ4, Shuffle:
+	case Zstd, BloscZstd, LZ4, BloscLZ4, BloscLZ, Shuffle:
 		return true
 	}
 	return false
@@ -140,7 +148,7 @@ func kernelMethod(m Method) (method uint8, zstd bool) {
 		return kernels.BloscZstd, true
 	case LZ4:
 		return kernels.LZ4, false
-	case BloscLZ4:
+	case BloscLZ4, BloscLZ:
 		return kernels.Blosc, false
 	}
 	return kernels.Unshuffle, false

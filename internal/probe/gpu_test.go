@@ -14,7 +14,7 @@ import (
 // onFake are options for the fake GPU: its rates mean nothing, but its kernels run.
 func onFake(fake *cudatest.Fake, uri string) Options {
 	o := quick(uri)
-	o.Device, o.Driver = "cuda:0", fake.Path
+	o.Device, o.Driver, o.calls = "cuda:0", fake.Path, []int{2, 30, 100}
 	return o
 }
 
@@ -28,7 +28,7 @@ func small(t *testing.T, codecs string) string {
 func TestGPU(t *testing.T) {
 	fake := cudatest.New(t)
 	for codecs, method := range map[string]Method{
-		`"zstd"`: Zstd, `["shuffle","zstd","crc32c"]`: Zstd, `"lz4"`: LZ4, `["shuffle","lz4"]`: LZ4, `"blosc-lz4"`: BloscLZ4, `"blosc-zstd"`: BloscZstd, `"shuffle"`: Shuffle,
+		`"zstd"`: Zstd, `["shuffle","zstd"]`: Zstd, `"lz4"`: LZ4, `["shuffle","lz4"]`: LZ4, `"blosc-lz4"`: BloscLZ4, `"blosc-zstd"`: BloscZstd, `"blosc-blosclz"`: BloscLZ, `"shuffle"`: Shuffle,
 	} {
 		r := run(t, onFake(fake, small(t, codecs)))
 		g := r.GPU
@@ -36,7 +36,7 @@ func TestGPU(t *testing.T) {
 			t.Errorf("%s: %s, %+v", codecs, r.Method, g)
 		}
 		for i, w := range g.Waves {
-			if w.Chunks != waves()[i] || w.From != Here || w.MS <= 0 {
+			if w.Chunks != []int{2, 30, 100}[i] || w.From != Here || w.MS <= 0 {
 				t.Errorf("%s: %+v", codecs, w)
 			}
 		}
@@ -45,8 +45,10 @@ func TestGPU(t *testing.T) {
 		}
 	}
 	// What has no kernels is the host's.
-	if r := run(t, onFake(fake, small(t, `"gzip"`))); r.GPU.From != ByHost || r.GPU.CopyFrom != Here {
-		t.Errorf("gzip: %+v", r.GPU)
+	for _, codecs := range []string{`"gzip"`, `["zstd","crc32c"]`} {
+		if r := run(t, onFake(fake, small(t, codecs))); r.GPU.From != ByHost || r.GPU.CopyFrom != Here {
+			t.Errorf("%s: %+v", codecs, r.GPU)
+		}
 	}
 	// Candidates are measured on it too.
 	o := onFake(fake, small(t, `"gzip"`))
@@ -78,8 +80,9 @@ func clean(t *testing.T, fake *cudatest.Fake) {
 func TestLittleMemory(t *testing.T) {
 	fake := cudatest.New(t)
 	fake.Memory(130 << 20)
-	uri := write(t, dataset.Array{Shape: []int64{8, 64, 64}, Chunk: []int64{8, 32, 32}}, `"lz4"`)
-	r := run(t, onFake(fake, uri))
+	o := onFake(fake, small(t, `"lz4"`))
+	o.calls = []int{64, 512, 1 << 20}
+	r := run(t, o)
 	if len(r.GPU.Waves) != 2 || r.GPU.From != Here || r.GPU.GBPerS <= 0 {
 		t.Errorf("%+v", r.GPU)
 	}
@@ -93,8 +96,16 @@ func TestGPUFailures(t *testing.T) {
 	o.Device, o.Driver = "", "/absent/libcuda.so"
 	if r := run(t, o); r.GPU.From != Predicted || r.Target != "gpu" {
 		t.Errorf("no driver: %+v", r.GPU)
+	} else if len(r.Notes) > 0 {
+		t.Errorf("no driver is worth a word: %q", r.Notes)
 	}
 	fake := cudatest.New(t)
+	o.Driver = fake.Path
+	fake.Fail("cuDevicePrimaryCtxRetain", 0, 2)
+	if r := run(t, o); r.GPU.From != Predicted || !strings.Contains(strings.Join(r.Notes, ""), "no GPU is measured") {
+		t.Errorf("a GPU that cannot be opened: %+v %q", r.GPU, r.Notes)
+	}
+	fake.Fail("cuDevicePrimaryCtxRetain", 0, 0)
 	for _, entry := range []string{"cuMemAlloc", "cuMemHostAlloc"} {
 		for nth := 1; nth <= 3; nth++ {
 			fake.Fail(entry, nth, 2)

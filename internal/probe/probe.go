@@ -35,7 +35,9 @@ type Options struct {
 	Seed       uint64
 
 	// Time is how long a rate is measured; 0 is 400 ms, long against a scheduler's turn.
-	Time time.Duration
+	Time  time.Duration
+	calls []int // chunks of a call that is measured or predicted; 64, 512 and 4096
+
 	// Report is told how far the phases are, one call at a time; total is 0 where it is
 	// not known.
 	Report func(phase string, done, total int64)
@@ -53,6 +55,9 @@ func (o *Options) setDefaults() error {
 	}
 	if o.Time <= 0 {
 		o.Time = 400 * time.Millisecond
+	}
+	if o.calls == nil {
+		o.calls = []int{64, 512, 4096}
 	}
 	for _, name := range o.Codecs {
 		if _, err := parseCodec(name, 2); err != nil {
@@ -93,7 +98,7 @@ func Run(ctx context.Context, o Options) (_ *Result, err error) {
 	if p.model, err = DefaultModel(); err != nil {
 		return nil, err
 	}
-	if p.gpu, err = openGPU(o.Driver, o.Device); err != nil {
+	if err = p.openGPU(); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.gpu.close()) }()

@@ -22,7 +22,8 @@ const (
 	Deflate    Method = "deflate" // gzip and zlib
 	BloscZstd  Method = "blosc-zstd"
 	BloscLZ4   Method = "blosc-lz4" // lz4 and lz4hc
-	BloscOther Method = "blosc"
+	BloscLZ    Method = "blosc-blosclz"
+	BloscOther Method = "blosc"   // zlib and snappy
 	Shuffle    Method = "shuffle" // alone
 	Other      Method = "other"
 )
@@ -35,6 +36,8 @@ func (m Method) Kernel() string {
 		return "zstd"
 	case LZ4, BloscLZ4:
 		return "lz4"
+	case BloscLZ:
+		return "blosclz"
 	case Deflate:
 		return "deflate"
 	}
@@ -133,10 +136,14 @@ func codingOf(stages []stage) coding {
 	if len(stages) > 0 {
 		return coding{method: Other}
 	}
-	inside := c.typesize > 1 && (c.method == BloscLZ4 || c.method == BloscZstd) // shuffled twice
-	c.device = c.method != Other && c.method != BloscOther && !inside && c.typesize < 256
+	twice := c.typesize > 1 && strings.HasPrefix(string(c.method), "blosc") // shuffled by blosc too
+	c.device = c.method != Other && c.method != BloscOther && !twice && c.typesize < 256 && (!c.summed || sumsOnDevice)
 	return c
 }
+
+// sumsOnDevice: the engine has chunks with a CRC-32C behind them decoded by the host, as
+// long as no kernel of its own verifies that.
+const sumsOnDevice = false
 
 // body is the stored bytes without the checksum behind them.
 func (c *coding) body(stored []byte) []byte {
@@ -170,6 +177,8 @@ func methodOf(s stage) Method {
 			return BloscZstd
 		case "lz4", "lz4hc", "":
 			return BloscLZ4
+		case "blosclz":
+			return BloscLZ
 		}
 		return BloscOther
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/headrace/headrace/codec"
@@ -34,7 +35,7 @@ func (p *probe) onGPU(ctx context.Context, r *Result, m *machine, s *sample, str
 	case c.method == None && c.device:
 	case !p.onDevice(c):
 		g.From = ByHost
-	case p.gpu != nil && p.gpu.decodes(c):
+	case p.gpu.decodes(c):
 		return p.measureWaves(ctx, g, c, s)
 	case p.model.Knows(c.method.Kernel()):
 		g.Sources = append(g.Sources, p.model.SourcesOf(c.method.Kernel())...)
@@ -43,21 +44,18 @@ func (p *probe) onGPU(ctx context.Context, r *Result, m *machine, s *sample, str
 	return nil
 }
 
-// onDevice reports whether a GPU decodes chunks of this coding. The kernels of deflate
-// count once there are rates of them.
+// onDevice reports whether a GPU decodes chunks of this coding, at a rate that is known
+// or can be measured.
 func (p *probe) onDevice(c coding) bool {
-	return c.device && (c.method == None || c.method == Shuffle || p.model.Knows(c.method.Kernel()))
+	return c.device && (c.method == None || c.method == Shuffle || p.model.Knows(c.method.Kernel()) || p.gpu.decodes(c))
 }
-
-// waves are the calls that are measured or predicted.
-func waves() []int { return []int{64, 512, 4096} }
 
 // waveMost bounds the decoded bytes of such a call.
 const waveMost = 2 << 30
 
 func (p *probe) predictWaves(g *GPU, kernel string, f Features) {
 	size := int64(p.recipe.size)
-	for i, n := range waves() {
+	for i, n := range p.options.calls {
 		if i > 0 && int64(n)*size > waveMost {
 			break
 		}
@@ -69,7 +67,7 @@ func (p *probe) predictWaves(g *GPU, kernel string, f Features) {
 
 func (p *probe) measureWaves(ctx context.Context, g *GPU, c coding, s *sample) error {
 	g.From = Here
-	for _, n := range waves() {
+	for _, n := range p.options.calls {
 		p.say(fmt.Sprintf("decode %d chunks on the GPU", n), 0, 0)
 		w, err := p.gpu.wave(ctx, c, s.chunks, p.recipe.size, n)
 		if errors.Is(err, nd.ErrUnsupported) {
@@ -228,7 +226,7 @@ func (p *probe) candidate(ctx context.Context, t *trial, name string, ratio floa
 	case k.method == None && k.device:
 	case !p.onDevice(k):
 		c.GPUFrom = ByHost
-	case p.gpu != nil && p.gpu.decodes(k):
+	case p.gpu.decodes(k):
 		c.GPUFrom = Here
 		c.GPUGBPerS, err = p.measureTrial(ctx, k, encoded, t)
 		if errors.Is(err, nd.ErrUnsupported) {
@@ -247,8 +245,8 @@ func (p *probe) candidate(ctx context.Context, t *trial, name string, ratio floa
 
 // measureTrial decodes what a candidate wrote on the GPU, in the largest call that fits.
 func (p *probe) measureTrial(ctx context.Context, k coding, encoded [][]byte, t *trial) (rate float64, err error) {
-	for i := len(waves()) - 1; i >= 0; i-- {
-		w, err := p.gpu.wave(ctx, k, encoded, len(t.plain[0]), waves()[i])
+	for _, n := range slices.Backward(p.options.calls) {
+		w, err := p.gpu.wave(ctx, k, encoded, len(t.plain[0]), n)
 		if err != nil || w != nil {
 			return w.rate(), err
 		}
@@ -270,6 +268,11 @@ func (p *probe) remarks(r *Result, structure *Structure) {
 	}
 	if r.Crop.Decoded > 4 {
 		p.note("a crop of %s decodes %.1f times its bytes: smaller chunks, larger crops, or reuse (crops near each other) cost less", dims(r.Crop.Shape), r.Crop.Decoded)
+	}
+	if c := p.coding(); c.method == BloscLZ && r.GPU.From == ByHost {
+		p.note("a GPU decodes blosclz; at which rate was not measured, so it counts as the host's")
+	} else if c.summed && !c.device {
+		p.note("a CRC-32C follows each chunk: the host verifies it, and decodes such chunks")
 	}
 	if len(p.recipe.rest) > 0 {
 		p.note("filters come after the codecs on bytes: the host decodes such chunks, and the candidates keep the filters")
