@@ -56,8 +56,9 @@ func (s *stage) decode(d *device) error {
 		}
 		switch family(f) {
 		case familyDecode:
-			s.params = kernels.DecodeParams{Chunks: uint64(at), Status: uint64(t.states), N: uint32(n)}.Append(s.params[:0])
-			s.launch(s.compute, &d.kernel.decode, n)
+			s.launchTable(&d.kernel.decode, at, n)
+		case familyInflate:
+			s.launchTable(&d.kernel.inflate, at, n)
 		case familyZstd:
 			if err := s.zstd.Append(&s.commands, s.compute, at, t.states, n); err != nil {
 				return err
@@ -66,6 +67,12 @@ func (s *stage) decode(d *device) error {
 		at += cuda.Ptr(n * kernels.ChunkBytes)
 	}
 	return nil
+}
+
+// launchTable enqueues a kernel for n chunks of the table, from one on.
+func (s *stage) launchTable(k *kernel, at cuda.Ptr, n int) {
+	s.params = kernels.DecodeParams{Chunks: uint64(at), Status: uint64(s.table.states), N: uint32(n)}.Append(s.params[:0])
+	s.launch(s.compute, k, n)
 }
 
 // openDecoders finds out which kernels the arrays need.

@@ -17,7 +17,7 @@ import (
 )
 
 // kernelForms are ways to store chunks that a GPU decodes by itself.
-var kernelForms = []string{"lz4", "blosc", "blosc:blosclz", "blosc:zstd", "shuffle", "shuffle+lz4", "zstd", "zstd:sum", "shuffle+zstd"}
+var kernelForms = []string{"lz4", "blosc", "blosc:blosclz", "blosc:zstd", "blosc:zlib", "shuffle", "shuffle+lz4", "zstd", "zstd:sum", "shuffle+zstd", "gzip", "shuffle+zlib"}
 
 // packed is an array in a form, of chunks that have something to decode.
 func packed(t testing.TB, form string) *testArray {
@@ -245,6 +245,9 @@ func TestPack(t *testing.T) {
 	f("blosc:lz4hc", packing{method: kernels.Blosc})
 	f("blosc:blosclz", packing{method: kernels.Blosc})
 	f("blosc:zstd", packing{method: kernels.BloscZstd})
+	f("blosc:zlib", packing{method: kernels.BloscZlib})
+	f("gzip", packing{method: kernels.Gzip})
+	f("shuffle+zlib", packing{method: kernels.Zlib, typesize: 2})
 	host := packing{}
 	f("blosc:snappy", host)
 	f("shuffle+blosc", host)

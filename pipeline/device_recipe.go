@@ -45,6 +45,10 @@ func methodOf(stage zarr.Codec) uint8 {
 		return kernels.LZ4
 	case "zstd":
 		return kernels.Zstd
+	case "zlib":
+		return kernels.Zlib
+	case "gzip":
+		return kernels.Gzip
 	case "blosc":
 		return bloscMethod(stage)
 	case "shuffle":
@@ -67,6 +71,8 @@ func bloscMethod(stage zarr.Codec) uint8 {
 		return kernels.Blosc
 	case "zstd":
 		return kernels.BloscZstd
+	case "zlib":
+		return kernels.BloscZlib
 	}
 	return kernels.Host
 }
@@ -84,9 +90,10 @@ func shuffledBy(stage zarr.Codec) uint8 {
 type family uint8
 
 const (
-	familyDecode family = iota // kernels.Decode
-	familyZstd                 // kernels.ZstdKernels
-	families                   // how many there are; no family's number
+	familyDecode  family = iota // kernels.Decode
+	familyZstd                  // kernels.ZstdKernels
+	familyInflate               // kernels.Inflate
+	families                    // how many there are; no family's number
 )
 
 func (p packing) family() family {
@@ -95,6 +102,8 @@ func (p packing) family() family {
 		return familyDecode
 	case kernels.Zstd, kernels.BloscZstd:
 		return familyZstd
+	case kernels.Zlib, kernels.Gzip, kernels.BloscZlib:
+		return familyInflate
 	}
 	return families
 }
@@ -102,7 +111,7 @@ func (p packing) family() family {
 // shuffled chunks are decoded by way of a second buffer.
 func (p packing) shuffled() bool {
 	switch p.method {
-	case kernels.Blosc, kernels.BloscZstd:
+	case kernels.Blosc, kernels.BloscZstd, kernels.BloscZlib:
 		return true
 	case kernels.Unshuffle:
 		return false

@@ -25,6 +25,7 @@ SOURCES = [
     "blosclz.h",
     "bytes.h",
     "convert.h",
+    "crc32c.h",
     "decode.h",
     "gather.h",
     "inflate.h",

@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "378635b881d1a88f1bf530364c1ae0983f7f9cbf708630b12c3ca6d6204c1de8"
+const Hash = "efab0bced3eb0aa25cc81e6a85fc78a47e80ad8f57464c4d28bdd664a35d9368"

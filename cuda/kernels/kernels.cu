@@ -1,5 +1,6 @@
 // The kernels, as one file for every compiler. See doc.go.
 #include "assemble.h"
+#include "crc32c.h"
 #include "decode.h"
 #include "gather.h"
 #include "inflate.h"

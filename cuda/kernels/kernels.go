@@ -16,6 +16,7 @@ const (
 	Decode   = "hr_decode"   // DecodeParams, chunks
 	Gather   = "hr_gather"   // GatherParams, pieces
 	Inflate  = "hr_inflate"  // DecodeParams, chunks
+	Crc32c   = "hr_crc32c"   // DecodeParams, chunks of any family, behind all that decode them
 )
 
 // Threads in a block of each kernel. The kernels are compiled for them: a
@@ -25,6 +26,7 @@ const (
 	DecodeBlock   = 64
 	GatherBlock   = 256
 	InflateBlock  = 64
+	Crc32cBlock   = 256
 )
 
 // MaxTile is the greatest number of elements of a tile: the work of one block.
@@ -118,7 +120,7 @@ const (
 // Flags of a chunk.
 const (
 	Unchecked uint16 = 1 << iota // checksums that are part of the format are not compared
-	Summed                       // a CRC-32C of the bytes at Src, little-endian, follows them
+	Summed                       // a CRC-32C of the bytes at Src, little-endian, follows them: Crc32c compares it
 )
 
 // Status words of chunks.
@@ -185,7 +187,7 @@ func (p AssembleParams) Append(dst []byte) []byte {
 	return appendTable(dst, p.Status, p.N)
 }
 
-// DecodeParams is the parameter of Decode and Inflate: the addresses of N chunks and of the
+// DecodeParams is the parameter of Decode, Inflate and Crc32c: the addresses of N chunks and of the
 // status words.
 type DecodeParams struct {
 	Chunks, Status uint64

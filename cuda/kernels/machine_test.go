@@ -126,6 +126,7 @@ const (
 	kernelLayout
 	kernelZstd
 	kernelInflate
+	kernelCrc32c
 )
 
 // place is the address of a byte of a buffer, for the driver to translate.

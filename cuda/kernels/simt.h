@@ -28,6 +28,7 @@ typedef long long i64;
 #define __device__ __attribute__((device))
 #define __global__ __attribute__((global))
 #define __shared__ __attribute__((shared))
+#define __constant__ __attribute__((constant))
 #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
 #define __forceinline__ inline __attribute__((always_inline))
 #endif
@@ -37,6 +38,7 @@ typedef long long i64;
 #define HR_KERNEL(block, blocks) extern "C" __global__ void __launch_bounds__(block, blocks)
 #define HR_SHARED __shared__
 #define HR_DYNAMIC(T, name, n) extern __shared__ T name[] // what the launch gives
+#define HR_CONSTANT __constant__ const
 #define HR_UNROLL _Pragma("unroll")
 #define HR_ROLLED _Pragma("unroll 1")
 
@@ -170,6 +172,8 @@ HR_FN Place placeOf(const void *shared) {
 	asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(out) : "l"(shared));
 	return out;
 }
+// within is a place in an array that begins at a multiple of its size.
+HR_FN Place within(Place array, u32 offset) { return array | offset; }
 HR_FN u32 halfAt(Place p) {
 	u16 v;
 	asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(p));
@@ -180,6 +184,8 @@ HR_FN u32 wordAt(Place p) {
 	asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(p));
 	return v;
 }
+// wordsAt reads two words, at a multiple of 8.
+HR_FN void wordsAt(Place p, u32 &first, u32 &second) { asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(first), "=r"(second) : "r"(p)); }
 
 } // namespace hr
 
@@ -193,6 +199,7 @@ HR_FN u32 wordAt(Place p) {
 #define HR_KERNEL(block, blocks) extern "C" void
 #define HR_SHARED static thread_local
 #define HR_DYNAMIC(T, name, n) static thread_local T name[n]
+#define HR_CONSTANT static constexpr
 #define HR_UNROLL
 #define HR_ROLLED
 
@@ -257,6 +264,7 @@ HR_FN float reciprocal(float v) { return 1 / v; }
 
 typedef const u8 *Place;
 HR_FN Place placeOf(const void *shared) { return (const u8 *)shared; }
+HR_FN Place within(Place array, u32 offset) { return array + offset; }
 HR_FN u32 halfAt(Place p) {
 	u16 v;
 	memcpy(&v, p, 2);
@@ -266,6 +274,10 @@ HR_FN u32 wordAt(Place p) {
 	u32 v;
 	memcpy(&v, p, 4);
 	return v;
+}
+HR_FN void wordsAt(Place p, u32 &first, u32 &second) {
+	first = wordAt(p);
+	second = wordAt(p + 4);
 }
 
 } // namespace hr

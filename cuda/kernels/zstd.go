@@ -33,7 +33,7 @@ const (
 
 // ZstdSequencesShared is the dynamic shared memory of a block of ZstdSequences: four
 // blocks have all that an SM of compute capability 9.0 gives.
-const ZstdSequencesShared = 56640
+const ZstdSequencesShared = 55296
 
 // Bytes of what lies in device memory.
 const (

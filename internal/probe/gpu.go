@@ -15,10 +15,10 @@ import (
 
 // gpu is a GPU that is measured. One goroutine.
 type gpu struct {
-	device *cuda.Device
-	stream *cuda.Stream
-	module *cuda.Module
-	kernel cuda.Function
+	device          *cuda.Device
+	stream          *cuda.Stream
+	module          *cuda.Module
+	decode, inflate cuda.Function
 }
 
 const (
@@ -65,7 +65,10 @@ func openOn(driver *cuda.Driver, name string) (*gpu, error) {
 		return nil, err
 	}
 	if g.module, err = g.device.LoadModule(kernels.Images()); err == nil {
-		g.kernel, err = g.module.Function(kernels.Decode)
+		g.decode, err = g.module.Function(kernels.Decode)
+	}
+	if err == nil {
+		g.inflate, err = g.module.Function(kernels.Inflate)
 	}
 	if err == nil {
 		g.stream, err = g.device.NewStream(0)
@@ -127,31 +130,43 @@ func (g *gpu) median(ctx context.Context, do func() error) (time.Duration, error
 	return max(times[len(times)/2], 1), nil
 }
 
-// decodes reports whether there are kernels for the coding in this program's image.
-func (g *gpu) decodes(c coding) bool {
-	if g == nil || !c.device {
-		return false
-	}
-	switch c.method {
-	case Zstd, BloscZstd, LZ4, BloscLZ4, BloscLZ, Shuffle:
-		return true
-	}
-	return false
-}
+// family is the kernels that decode a method.
+type family uint8
 
-// kernelMethod is how the kernels call a method, and whether those of zstd take it.
-func kernelMethod(m Method) (method uint8, zstd bool) {
+const (
+	noKernels family = iota
+	decodeKernel
+	inflateKernel
+	zstdKernels
+)
+
+// kernelMethod is how the kernels call a method, and which of them take it.
+func kernelMethod(m Method) (uint8, family) {
 	switch m {
 	case Zstd:
-		return kernels.Zstd, true
+		return kernels.Zstd, zstdKernels
 	case BloscZstd:
-		return kernels.BloscZstd, true
+		return kernels.BloscZstd, zstdKernels
 	case LZ4:
-		return kernels.LZ4, false
+		return kernels.LZ4, decodeKernel
 	case BloscLZ4, BloscLZ:
-		return kernels.Blosc, false
+		return kernels.Blosc, decodeKernel
+	case Shuffle:
+		return kernels.Unshuffle, decodeKernel
+	case Gzip:
+		return kernels.Gzip, inflateKernel
+	case Zlib:
+		return kernels.Zlib, inflateKernel
+	case BloscZlib:
+		return kernels.BloscZlib, inflateKernel
 	}
-	return kernels.Unshuffle, false
+	return kernels.Host, noKernels
+}
+
+// decodes reports whether there are kernels for the coding in this program's image.
+func (g *gpu) decodes(c coding) bool {
+	_, f := kernelMethod(c.method)
+	return g != nil && c.device && f != noKernels
 }
 
 // wave decodes n chunks in a call, the stored ones over and over, and times it on the
@@ -197,7 +212,9 @@ type batch struct {
 	host       []byte   // the same, pinned
 	begin, end *cuda.Event
 	call       *decode.Call // of zstd
-	params     []byte       // of the other kernel
+	kernel     cuda.Function
+	block      int
+	params     []byte // of kernel
 }
 
 const alignment = 16 // of sources, so that vectors can be read, and of destinations
@@ -221,7 +238,7 @@ func (b *batch) fits() (bool, error) {
 		return false, err
 	}
 	need := int64(b.n) * aligned(b.size) * 2
-	if _, zstd := kernelMethod(b.coding.method); zstd {
+	if _, f := kernelMethod(b.coding.method); f == zstdKernels {
 		work, err := b.limits().Scratch()
 		if err != nil {
 			return false, err
@@ -273,7 +290,7 @@ func (b *batch) open() (err error) {
 	if b.host, err = b.allocHost(statusAt + 4*int64(b.n)); err != nil {
 		return err
 	}
-	method, zstd := kernelMethod(b.coding.method)
+	method, f := kernelMethod(b.coding.method)
 	flags := uint16(0)
 	if b.coding.summed {
 		flags = kernels.Summed
@@ -290,11 +307,18 @@ func (b *batch) open() (err error) {
 	if b.begin, err = b.gpu.device.NewTimedEvent(); err != nil {
 		return err
 	}
-	if b.end, err = b.gpu.device.NewTimedEvent(); err != nil || !zstd {
-		b.params = kernels.DecodeParams{Chunks: uint64(b.table), Status: uint64(b.table) + uint64(statusAt), N: uint32(b.n)}.Append(nil)
+	if b.end, err = b.gpu.device.NewTimedEvent(); err != nil {
 		return err
 	}
-	return b.openZstd()
+	if f == zstdKernels {
+		return b.openZstd()
+	}
+	b.kernel, b.block = b.gpu.decode, kernels.DecodeBlock
+	if f == inflateKernel {
+		b.kernel, b.block = b.gpu.inflate, kernels.InflateBlock
+	}
+	b.params = kernels.DecodeParams{Chunks: uint64(b.table), Status: uint64(b.table) + uint64(statusAt), N: uint32(b.n)}.Append(nil)
+	return nil
 }
 
 func (b *batch) openZstd() error {
@@ -349,7 +373,7 @@ func (b *batch) decode() (time.Duration, error) {
 			return 0, err
 		}
 	} else {
-		list.Launch(s, b.gpu.kernel, b.n, kernels.DecodeBlock, 0, b.params)
+		list.Launch(s, b.kernel, b.n, b.block, 0, b.params)
 	}
 	list.Record(s, b.end)
 	list.Copy(s, host+statusAt, b.table+statusAt, 4*int64(b.n))

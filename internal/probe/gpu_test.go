@@ -28,7 +28,8 @@ func small(t *testing.T, codecs string) string {
 func TestGPU(t *testing.T) {
 	fake := cudatest.New(t)
 	for codecs, method := range map[string]Method{
-		`"zstd"`: Zstd, `["shuffle","zstd"]`: Zstd, `"lz4"`: LZ4, `["shuffle","lz4"]`: LZ4, `"blosc-lz4"`: BloscLZ4, `"blosc-zstd"`: BloscZstd, `"blosc-blosclz"`: BloscLZ, `"shuffle"`: Shuffle,
+		`"zstd"`: Zstd, `["shuffle","zstd"]`: Zstd, `"lz4"`: LZ4, `["shuffle","lz4"]`: LZ4, `"blosc-lz4"`: BloscLZ4, `"blosc-zstd"`: BloscZstd, `"blosc-blosclz"`: BloscLZ,
+		`"gzip"`: Gzip, `["shuffle","zlib"]`: Zlib, `"blosc-zlib"`: BloscZlib, `"shuffle"`: Shuffle,
 	} {
 		r := run(t, onFake(fake, small(t, codecs)))
 		g := r.GPU
@@ -45,13 +46,13 @@ func TestGPU(t *testing.T) {
 		}
 	}
 	// What has no kernels is the host's.
-	for _, codecs := range []string{`"gzip"`, `["zstd","crc32c"]`} {
+	for _, codecs := range []string{`["zstd","gzip"]`, `["zstd","crc32c"]`} {
 		if r := run(t, onFake(fake, small(t, codecs))); r.GPU.From != ByHost || r.GPU.CopyFrom != Here {
 			t.Errorf("%s: %+v", codecs, r.GPU)
 		}
 	}
 	// Candidates are measured on it too.
-	o := onFake(fake, small(t, `"gzip"`))
+	o := onFake(fake, small(t, `["zstd","gzip"]`))
 	o.OnlyStored, o.Codecs = false, []string{"zstd", "none", "zlib"}
 	from := map[string]string{}
 	for _, c := range run(t, o).Table {
@@ -60,7 +61,7 @@ func TestGPU(t *testing.T) {
 			t.Errorf("%s: %v GB/s", c.Codec, c.GPUGBPerS)
 		}
 	}
-	if from["zstd"] != Here || from["none"] != Predicted || from["zlib"] != ByHost {
+	if from["zstd"] != Here || from["none"] != Predicted || from["zlib"] != Here || from["as stored"] != ByHost {
 		t.Errorf("candidates: %v", from)
 	}
 	clean(t, fake)

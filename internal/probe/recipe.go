@@ -19,11 +19,13 @@ const (
 	None       Method = "none"
 	Zstd       Method = "zstd"
 	LZ4        Method = "lz4"
-	Deflate    Method = "deflate" // gzip and zlib
+	Gzip       Method = "gzip"
+	Zlib       Method = "zlib"
 	BloscZstd  Method = "blosc-zstd"
 	BloscLZ4   Method = "blosc-lz4" // lz4 and lz4hc
 	BloscLZ    Method = "blosc-blosclz"
-	BloscOther Method = "blosc"   // zlib and snappy
+	BloscZlib  Method = "blosc-zlib"
+	BloscOther Method = "blosc"   // snappy
 	Shuffle    Method = "shuffle" // alone
 	Other      Method = "other"
 )
@@ -38,7 +40,7 @@ func (m Method) Kernel() string {
 		return "lz4"
 	case BloscLZ:
 		return "blosclz"
-	case Deflate:
+	case Gzip, Zlib, BloscZlib:
 		return "deflate"
 	}
 	return ""
@@ -167,8 +169,10 @@ func methodOf(s stage) Method {
 		return Zstd
 	case "lz4":
 		return LZ4
-	case "gzip", "zlib":
-		return Deflate
+	case "gzip":
+		return Gzip
+	case "zlib":
+		return Zlib
 	case "blosc":
 		var set struct{ Cname string }
 		_ = json.Unmarshal(s.config, &set) // the codec has read it already
@@ -179,6 +183,8 @@ func methodOf(s stage) Method {
 			return BloscLZ4
 		case "blosclz":
 			return BloscLZ
+		case "zlib":
+			return BloscZlib
 		}
 		return BloscOther
 	}

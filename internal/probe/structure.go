@@ -61,7 +61,7 @@ func (s *Structure) Add(method Method, stored []byte, decoded int64) error {
 		} else {
 			err = s.addLZ4(stored[lz4Header:])
 		}
-	case BloscLZ4, BloscZstd, BloscLZ, BloscOther:
+	case BloscLZ4, BloscZstd, BloscLZ, BloscZlib, BloscOther:
 		err = s.addBlosc(stored)
 	}
 	if err != nil {

@@ -269,8 +269,8 @@ func (p *probe) remarks(r *Result, structure *Structure) {
 	if r.Crop.Decoded > 4 {
 		p.note("a crop of %s decodes %.1f times its bytes: smaller chunks, larger crops, or reuse (crops near each other) cost less", dims(r.Crop.Shape), r.Crop.Decoded)
 	}
-	if c := p.coding(); c.method == BloscLZ && r.GPU.From == ByHost {
-		p.note("a GPU decodes blosclz; at which rate was not measured, so it counts as the host's")
+	if c := p.coding(); c.device && p.gpu == nil && r.GPU.From == ByHost {
+		p.note("a GPU decodes %s; at which rate was not measured, so the host's counts", c.method)
 	} else if c.summed && !c.device {
 		p.note("a CRC-32C follows each chunk: the host verifies it, and decodes such chunks")
 	}

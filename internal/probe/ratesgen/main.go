@@ -3,8 +3,8 @@
 //
 //	go run ./internal/probe/ratesgen [-sets DIR] bench/results internal/probe/rates.json
 //
-// Of each kind of file (zstd, kernels, gpu) it takes the newest. A row of such a file
-// that names data which rates.json does not know needs its frames, to count what is
+// Of each kind of file (zstd, kernels, gpu) it takes the newest that has the rows that
+// are wanted. A row of such a file that names data which rates.json does not know needs its frames, to count what is
 // inside: DIR has them as SET.bin, the form of bench/kernels/zstd.py; a row may also say
 // it itself (sequences_per_kib, literal_share). Without -sets the counts that are
 // there stay.
@@ -42,7 +42,10 @@ func main() {
 	}
 }
 
-func write(pick func(kind string) (string, error), out, sets string) error {
+// picker lists the files of a kind, best first.
+type picker func(kind string) ([]string, error)
+
+func write(pick picker, out, sets string) error {
 	var old probe.Rates
 	if doc, err := os.ReadFile(out); err == nil {
 		if err := json.Unmarshal(doc, &old); err != nil {
@@ -56,19 +59,18 @@ func write(pick func(kind string) (string, error), out, sets string) error {
 	return os.WriteFile(out, doc, 0o644)
 }
 
-// newestIn picks the newest file of a kind in a folder: their names end in the date.
-func newestIn(folder string) func(kind string) (string, error) {
-	return func(kind string) (string, error) {
+// newestIn lists the files of a folder, the newest first: their names end in the date.
+func newestIn(folder string) picker {
+	return func(kind string) ([]string, error) {
 		names, err := filepath.Glob(filepath.Join(folder, kind+"-[0-9]*.json"))
-		if err != nil || len(names) == 0 {
-			return "", errors.Join(err, fmt.Errorf("no %s-*.json in %s", kind, folder))
-		}
-		return slices.Max(names), nil
+		slices.Sort(names)
+		slices.Reverse(names)
+		return names, err
 	}
 }
 
 // generate is the text of rates.json.
-func generate(pick func(kind string) (string, error), known map[string]probe.Set, sets string) ([]byte, error) {
+func generate(pick picker, known map[string]probe.Set, sets string) ([]byte, error) {
 	g := &generator{pick: pick, sets: sets, known: known}
 	g.rates.Sets = map[string]probe.Set{}
 	for _, step := range []func() error{g.zstd, g.kernels, g.engine} {
@@ -85,7 +87,7 @@ func generate(pick func(kind string) (string, error), known map[string]probe.Set
 
 // generator collects rates.
 type generator struct {
-	pick  func(kind string) (string, error)
+	pick  picker
 	sets  string
 	known map[string]probe.Set
 	rates probe.Rates
@@ -121,34 +123,47 @@ type row struct {
 	Literals         float64  `json:"literal_share"`
 }
 
-// read reads the file of a kind and adds it to the sources.
-func (g *generator) read(kind string) (r record, source int, err error) {
-	name, err := g.pick(kind)
+// read reads the first file of a kind that has a wanted row, and adds it to the sources.
+func (g *generator) read(kind string, wanted func(name string, r row) bool) (record, int, error) {
+	names, err := g.pick(kind)
 	if err != nil {
-		return r, 0, err
+		return record{}, 0, err
 	}
-	doc, err := os.ReadFile(name)
-	if err == nil {
-		err = json.Unmarshal(doc, &r)
+	for _, name := range names {
+		var r record
+		doc, err := os.ReadFile(name)
+		if err == nil {
+			err = json.Unmarshal(doc, &r)
+		}
+		if err != nil {
+			return r, 0, fmt.Errorf("%s: %w", name, err)
+		}
+		for _, at := range r.Rows {
+			if wanted(at.Name, at.Result) {
+				gpu, _, _ := strings.Cut(r.Machine.GPU, ",")
+				g.rates.Sources = append(g.rates.Sources, probe.Source{File: "bench/results/" + filepath.Base(name), GPU: gpu, Date: r.Date, Commit: r.Commit})
+				return r, len(g.rates.Sources) - 1, nil
+			}
+		}
 	}
-	if err != nil {
-		return r, 0, fmt.Errorf("%s: %w", name, err)
-	}
-	gpu, _, _ := strings.Cut(r.Machine.GPU, ",")
-	g.rates.Sources = append(g.rates.Sources, probe.Source{File: "bench/results/" + filepath.Base(name), GPU: gpu, Date: r.Date, Commit: r.Commit})
-	return r, len(g.rates.Sources) - 1, nil
+	return record{}, 0, fmt.Errorf("none of %d files %s-*.json has the rows that are wanted", len(names), kind)
+}
+
+// own tells calls of our kernels from those of others, and from variants that were tried.
+func (r *row) own() bool {
+	return (r.What == "own" || r.What == "steady") && path.Base(r.Image) == "kernels.ptx"
 }
 
 // zstd takes the calls of our own kernels, one at a time and several in flight.
 func (g *generator) zstd() error {
-	r, source, err := g.read("zstd")
+	r, source, err := g.read("zstd", func(_ string, c row) bool { return c.own() })
 	if err != nil {
 		return err
 	}
 	for _, at := range r.Rows {
 		c := at.Result
-		if c.What != "own" && c.What != "steady" || path.Base(c.Image) != "kernels.ptx" {
-			continue // nvCOMP's, and variants that were tried
+		if !c.own() {
+			continue
 		}
 		name := "zstd " + strings.TrimSuffix(filepath.Base(c.Set), ".bin")
 		size := cmp.Or(c.ChunkBytes, r.ChunkBytes, chunkBytes)
@@ -160,24 +175,37 @@ func (g *generator) zstd() error {
 	return nil
 }
 
-// kernels takes LZ4, and the rate of assembly. Of several grids the fastest counts.
+// families are the kernels that decode what a row of the other kernels names. Of most of
+// these data nobody counts what is inside: then the rate is one for all.
+func families() map[string]string {
+	return map[string]string{
+		"lz4": "lz4", "blosc-lz4": "lz4", "blosc-blosclz": "blosclz", "gzip": "deflate", "zlib": "deflate", "blosc-zlib": "deflate",
+	}
+}
+
+const assembled = "assemble u16 f32"
+
+// kernels takes the other decoders, and the rate of assembly. Of several grids the fastest
+// counts.
 func (g *generator) kernels() error {
-	r, source, err := g.read("kernels")
+	r, source, err := g.read("kernels", func(_ string, c row) bool { return c.What == assembled })
 	if err != nil {
 		return err
 	}
+	inside := map[string]float64{}
 	for _, d := range r.Data {
-		perKiB := d.Sequences / (chunkBytes / 1024)
-		if err := g.set(d.What, "lz4", chunkBytes, row{Sequences: &perKiB}); err != nil {
-			return err
-		}
+		inside[d.What] = d.Sequences / (chunkBytes / 1024)
 	}
 	for _, at := range r.Rows {
 		c := at.Result
-		if _, known := g.rates.Sets[c.What]; known && c.Image != "nvCOMP" {
+		if family := families()[c.What]; family != "" && path.Base(c.Image) == "kernels.ptx" {
+			perKiB := inside[c.What]
+			if err := g.set(c.What, family, cmp.Or(c.ChunkBytes, chunkBytes), row{Sequences: &perKiB}); err != nil {
+				return err
+			}
 			g.call(c.What, c.Items, 1, c.MS, source)
 		}
-		if c.What == "assemble u16 f32" && c.GBPerS > g.rates.Assemble.GBPerS {
+		if c.What == assembled && c.GBPerS > g.rates.Assemble.GBPerS {
 			g.rates.Assemble = probe.Rate{GBPerS: c.GBPerS, Row: at.Name, Source: source}
 		}
 	}
@@ -186,18 +214,20 @@ func (g *generator) kernels() error {
 
 // engine takes the rate of copies of a whole run of uncompressed chunks.
 func (g *generator) engine() error {
-	r, source, err := g.read("gpu")
+	r, source, err := g.read("gpu", func(name string, c row) bool { return name == copied && c.Copied > 0 })
 	if err != nil {
 		return err
 	}
 	for _, at := range r.Rows {
-		if at.Name == "raw-none" {
+		if at.Name == copied {
 			g.rates.Copy = probe.Rate{GBPerS: at.Result.Copied, Row: at.Name, Source: source}
-			return nil
 		}
 	}
-	return errors.New("the newest gpu-*.json has no row raw-none")
+	return nil
 }
+
+// copied is the run of uncompressed chunks.
+const copied = "raw-none"
 
 func (g *generator) call(set string, chunks, inFlight int, ms float64, source int) {
 	for i := range g.rates.Calls {
