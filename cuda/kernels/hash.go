@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "d2ec10f55da23c7b42d2fb3293136eba87b9cb95fa059b401019f8b4084ed057"
+const Hash = "efab0bced3eb0aa25cc81e6a85fc78a47e80ad8f57464c4d28bdd664a35d9368"

@@ -27,7 +27,7 @@ const (
 	ZstdTablesBlock  = 128
 	ZstdOrderBlock   = 256 // ZstdCount and ZstdOrder
 	ZstdStreamBlock  = 32  // ZstdLiterals and ZstdSequences
-	ZstdExecuteBlock = 64
+	ZstdExecuteBlock = 128
 	ZstdFinishBlock  = 256
 )
 
