@@ -92,9 +92,14 @@ func (d *device) openDecoders() (err error) {
 	return err
 }
 
+// zstdBlock is the size of blocks for whose number there is room: streams of blosc frames, of
+// a part of a block for each byte of an element, are the small ones. A block's
+// place in the lists is 4 % of that.
+const zstdBlock = 4 << 10
+
 // zstdLimits bounds the zstd chunks of a wave.
 func (d *device) zstdLimits(r room) decode.Limits {
-	l := decode.Limits{Chunks: r.chunks, Bytes: r.decoded}
+	l := decode.Limits{Chunks: r.chunks, Bytes: r.decoded, Blocks: int(r.decoded/zstdBlock) + 4*r.chunks}
 	if n := d.p.cfg.SMs; n > 0 {
 		l.SMs = float64(min(n, d.gpu.Info().SMs)) / deviceWaves
 	}
