@@ -50,7 +50,8 @@ func TestKernelsDecode(t *testing.T) {
 			kept := int64(i+int(reuse)) % 2 * mib
 			t.Run(fmt.Sprint(form, " ", reuse, " ", kept), func(t *testing.T) {
 				cfg := packedConfig(a)
-				cfg.Reuse, cfg.DeviceBytes = reuse, 120*mib // what is taken of the fake is written
+				cfg.Reuse, cfg.SMs = reuse, int(reuse)%2
+				cfg.DeviceBytes = 120 * mib // what is taken of the fake is written
 				onFake(t, &cfg)
 				cfg.CompressedBytes = kept
 				p := openFor(t, cfg)
