@@ -61,10 +61,12 @@ struct alignas(8) Quad {
 // Accesses of shared memory, aligned.
 #if defined(HR_GPU)
 HR_FN u32 getWord(const u8 *p) { return *(const u32 *)p; }
+HR_FN void putWord(u8 *p, u32 w) { *(u32 *)p = w; }
 HR_FN Vector getVector(const u8 *p) { return *(const Vector *)p; }
 HR_FN void putVector(u8 *p, const Vector &v) { *(Vector *)p = v; }
 #else
 HR_FN u32 getWord(const u8 *p) { return loadWord(p); }
+HR_FN void putWord(u8 *p, u32 w) { storeWord(p, w); }
 HR_FN Vector getVector(const u8 *p) {
 	Vector v;
 	memcpy(&v, p, sizeof v);

@@ -94,7 +94,7 @@ struct Frame {
 
 // decodeStream is the part of a warp: stream s of block b, to where unfilter will
 // look for it.
-HR_FN bool decodeStream(Bench &bench, const Frame &f, const Chunk &c, u32 b, u32 s) {
+HR_FN bool decodeStream(const Frame &f, const Chunk &c, u32 b, u32 s) {
 	u32 length = f.blockBytes(b), count = f.streams(length);
 	if (s >= count) return true;
 	if (length % count != 0) return false;
@@ -103,7 +103,7 @@ HR_FN bool decodeStream(Bench &bench, const Frame &f, const Chunk &c, u32 b, u32
 	if (!f.find(b, s, stream, n)) return false;
 	u8 *to = (u8 *)(f.filter(length) == Frame::NONE ? c.dst : c.scratch) + (u64)b * f.blocksize + (u64)s * raw;
 	// A stream of its decoded length is plain; numcodecs knows no such thing.
-	if (n != raw || f.bare) return decodeLZ4(bench, to, raw, stream, n);
+	if (n != raw || f.bare) return decodeLZ4(to, raw, stream, n);
 	copyBytes(to, stream, n, lane(), LANES);
 	return true;
 }
@@ -135,12 +135,11 @@ struct Task {
 // Hand is what a block of threads works on at a time: so many chunks that no warp is idle
 // while another decodes the only stream of its chunk.
 struct Hand {
-	enum { CHUNKS = 2, WARPS = DECODE_BLOCK / 32 };
+	enum { CHUNKS = 2 };
 
 	Task tasks[CHUNKS];
 	u32 count;
 	u32 item; // the next one that is not decoded
-	Bench benches[WARPS];
 };
 
 // decodeItems is the part of a warp.
@@ -152,7 +151,7 @@ HR_FN void decodeItems(Hand &hand) {
 		HR_ROLLED for (; t < hand.count && item >= hand.tasks[t].items; t++) item -= hand.tasks[t].items;
 		if (t == hand.count) return;
 		Task &task = hand.tasks[t];
-		bool good = decodeStream(hand.benches[warp()], task.frame, task.chunk, item / task.streams, item % task.streams);
+		bool good = decodeStream(task.frame, task.chunk, item / task.streams, item % task.streams);
 		if (!good && lane() == 0) task.bytes = CORRUPT;
 	}
 }

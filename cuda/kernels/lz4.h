@@ -5,21 +5,25 @@
 // the literals, and the distance of the match in 2 bytes. The last sequence ends
 // with its literals. What is refused here is what package codec refuses.
 //
-// Sequences are short, so a warp decodes up to 32 of them at once, one a lane. What is
-// serial about that, the walk from token to token, is a walk through tables: for every
-// byte of a window of the block, where the next token is if this byte is one, and where
-// the fourth is. Then a prefix sum tells each lane where its bytes go; literals
-// are copied by all, and matches in rounds: whose source is there, copies.
+// A warp takes 32 sequences at once, one a lane: a prefix sum tells where each writes. Then
+// output is made 32 bytes at a time, a lane a byte: which sequence a byte is of is how
+// many of them begin up to it. So lanes are busy however short or uneven sequences
+// are, and all of it comes from shared memory: literals from the window of the block, near
+// matches from the last bytes of the output, and far ones, which are fetched while the sequences
+// before them are written. The bytes before the 32 are written, and among these a byte
+// follows its source.
 //
-// Output goes through a buffer in shared memory. Most matches are near and read it
-// there; it is written to memory in whole vectors, and far matches read that.
+// What is too long for this, or at the end of the block, is decoded alone.
 #pragma once
-#include "recent.h"
+#include "abi.h"
 #include "window.h"
 
 namespace hr {
 
-typedef RecentBytes<8192, 1024, 512> Recent;
+#ifndef HR_LZ4_RECENT
+#define HR_LZ4_RECENT RecentBytes<8192, 1024, 512>
+#endif
+typedef HR_LZ4_RECENT Recent;
 
 // lengthen adds the bytes that continue a length. It is false if the block ends
 // among them or the length exceeds limit, which is below 2^32 - 1020.
@@ -39,179 +43,178 @@ HR_FN bool lengthen(const Window &in, u32 &at, u32 &length, u32 limit) {
 	}
 }
 
+// Stage holds the sources of the far matches of a batch: each the words that hold it.
+struct Stage {
+	enum { MOST = 16, WORDS = MOST / 4 + 1 }; // bytes of a match
+
+	u32 of[LANES][WORDS];
+};
+
+// Bench is the shared memory that a warp decodes in. Output is last: what is not of it
+// lies before.
+struct alignas(16) Bench {
+	enum { MATCH, LITERALS, SOURCE };
+
+	WindowBytes window;
+	Vector plan[LANES]; // of a sequence: where its match begins, and how far from output its literals and its match are
+	Stage stages[2];
+	u8 recent[Recent::SIZE + 32]; // bytes are written by 32
+};
+
+HR_FN Bench &benchOfWarp() {
+	HR_SHARED Bench benches[DECODE_BLOCK / 32];
+	return benches[warp()];
+}
+
 // Sequence is a lane's: where its literals lie in the window, and where they and
 // the match go to.
 struct Sequence {
-	enum { SHORT = 16 }; // what a lane copies alone
-
 	u32 from, literals;
 	u32 to, distance, length;
-	bool far;    // the match is not in Recent
-	Run<2> head; // then it begins so
+	bool far; // the match is not in Recent
 
 	HR_FN u32 match() const { return to + literals; }
-
-	HR_FN void copyLiterals(const Recent &out, const Window &in) const {
-		u8 *dst = out.here(to);
-		const u8 *src = in.bytes + from;
-		HR_ROLLED for (u32 i = 0; i < literals; i += 4) {
-			u8 v[4] = {0, 0, 0, 0};
-			HR_UNROLL for (u32 k = 0; k < 4; k++) {
-				if (i + k < literals) v[k] = src[i + k];
-			}
-			HR_UNROLL for (u32 k = 0; k < 4; k++) {
-				if (i + k < literals) dst[i + k] = v[k];
-			}
-		}
-	}
-
-	// copyNear copies a match that is in Recent, four bytes at a time: what repeats after
-	// fewer bytes repeats after a multiple of them.
-	HR_FN void copyNear(const Recent &out) const {
-		u8 *m = out.here(match());
-		const u8 *s = m - distance;
-		u8 v[4] = {s[0], s[distance > 1], s[distance > 2 ? 2 : 0], s[distance > 3 ? 3 : distance == 2]};
-		HR_UNROLL for (u32 k = 0; k < 4; k++) m[k] = v[k];
-		s = m - (distance == 3 ? 6 : most(distance, 4u));
-		HR_ROLLED for (u32 i = 4; i < length; i += 4) {
-			HR_UNROLL for (u32 k = 0; k < 4; k++) {
-				if (i + k < length) v[k] = s[i + k];
-			}
-			HR_UNROLL for (u32 k = 0; k < 4; k++) {
-				if (i + k < length) m[i + k] = v[k];
-			}
-		}
-	}
-
-	HR_FN void copyFar(const Recent &out) const {
-		u8 *m = out.here(match());
-		u32 w = head.word(0);
-		HR_UNROLL for (u32 k = 0; k < 4; k++) m[k] = (u8)(w >> 8 * k);
-		w = head.word(1);
-		HR_ROLLED for (u32 i = 4; i < length; i += 4) {
-			if (i > 4) {
-				Run<1> run;
-				run.load(out.base + match() - distance + i);
-				w = run.word(0);
-			}
-			HR_UNROLL for (u32 k = 0; k < 4; k++) {
-				if (i + k < length) m[i + k] = (u8)(w >> 8 * k);
-			}
-		}
-	}
+	HR_FN bool staged() const { return far && length <= Stage::MOST; }
 };
 
 // Batch is what the lanes of a warp decode at once, a sequence each.
 struct Batch {
 	Sequence mine;
-	u32 count; // of the sequences; the lanes above it have none
+	u32 n;     // sequences; the lanes above have none
 	u32 total; // bytes of output
+	Place stage; // the lane's
 
-	HR_FN bool has() const { return lane() < count; }
+	HR_FN bool has() const { return lane() < n; }
 
-	HR_FN void copyLiterals(const Recent &out, const Window &in) const {
-		bool longer = has() && mine.literals > Sequence::SHORT;
-		if (has() && !longer) mine.copyLiterals(out, in);
-		HR_ROLLED for (u32 rest = ballot(longer); rest; rest &= rest - 1) {
-			u32 k = lowest(rest);
-			u32 n = shuffle(mine.literals, k), from = shuffle(mine.from, k), to = shuffle(mine.to, k);
-			HR_ROLLED for (u32 i = lane(); i < n; i += LANES) *out.here(to + i) = in.bytes[from + i];
+	// fetch begins to load what is far.
+	HR_FN void fetch(const Recent &out) const {
+		const u8 *from = out.base + (mine.match() - mine.distance);
+		u32 lead = (u32)(u64)from & 3;
+		if (mine.staged()) {
+			HR_UNROLL for (u32 i = 0; i < Stage::WORDS; i++) {
+				if (4 * i < lead + mine.length) fetchWord(moved(stage, 4 * i), from - lead + 4 * i);
+			}
+		} else if (mine.far) {
+			prefetch(from);
 		}
 	}
 
-	// copyLong copies the long matches of some lanes, all lanes one after the other.
-	HR_FN void copyLong(const Recent &out, bool now) const {
-		HR_ROLLED for (u32 rest = ballot(now && mine.length > Sequence::SHORT); rest; rest &= rest - 1) {
-			u32 k = lowest(rest);
-			out.copy(shuffle(mine.match(), k), shuffle(mine.distance, k), shuffle(mine.length, k), shuffle(mine.far, k));
+	// copyLong copies far matches that are not staged, all lanes one after the other.
+	HR_FN void copyLong(const Recent &out) const {
+		HR_ROLLED for (u32 rest = ballot(mine.far && !mine.staged()); rest; rest &= rest - 1) {
+			u32 k = lowest(rest), m = shuffle(mine.match(), k);
+			out.place(m, out.base + (m - shuffle(mine.distance, k)), shuffle(mine.length, k));
 		}
 	}
 
-	// below is the number of lanes whose v is not above limit, for v that grow from lane to lane,
-	// in the last lane beyond the limit.
-	static HR_FN u32 below(u32 v, u32 limit) {
-		u32 n = 0;
-		HR_UNROLL for (u32 step = LANES / 2; step > 0; step /= 2) {
-			if (shuffle(v, n + step - 1) <= limit) n += step;
-		}
-		return n;
+	// writePlan tells all lanes of each other's sequences. A long far match is its own
+	// source: it is there.
+	HR_FN void writePlan(Place plan, const Recent &out, const Window &in) const {
+		Place literals = placeOf(out.here(mine.to)), match = placeOf(out.here(mine.match()));
+		Place staged = moved(stage, (u32)(u64)(out.base + (mine.match() - mine.distance)) & 3);
+		u32 source = mine.staged() ? apart(staged, match) : mine.far ? 0 : 0 - mine.distance;
+		u32 v[4] = {mine.match() - out.at, apart(moved(in.bytes, mine.from), literals), source, 0};
+		putVectorAt(moved(plan, 16 * lane()), v);
 	}
 
-	// copyMatches copies first those that need no other match of the batch, and while far ones
-	// are on their way, only the near ones of them. What is left goes in rounds:
-	// each lane knows the lanes that it must wait for.
-	HR_FN void copyMatches(const Recent &out) const {
-		u32 m = mine.match(), s = m - mine.distance, end = least(s + mine.length, m); // of the source
-		bool alone = mine.length <= Sequence::SHORT;
-		u32 edge = shuffle(m, 0); // where the first match begins
-		bool near = has() && !mine.far && end <= edge, far = has() && mine.far;
-		if (near && alone) mine.copyNear(out);
-		if (far && alone) mine.copyFar(out);
-		copyLong(out, near || far);
-		u32 pending = ballot(has() && !near && !far);
+	// write writes the output of the batch. The window is still that of the batch. Another batch, or none,
+	// has been fetched since.
+	HR_FN void write(Place plan, Recent &out, const Window &in) {
+		if (n == 0) return;
+		writePlan(plan, out, in);
+		copyLong(out);
+		awaitFetch<1>();
 		syncWarp();
-		if (pending == 0) return;
-		u32 first = below(m + mine.length, s), last = below(m + 1, end);
-		u32 needs = ((1u << last) - 1) & ~((1u << first) - 1);
-		HR_ROLLED while (pending) {
-			bool now = (pending >> lane() & 1) && (pending & needs) == 0;
-			if (now && alone) mine.copyNear(out);
-			copyLong(out, now);
-			pending &= ~ballot(now);
-			syncWarp();
-		}
-	}
-
-	// copy writes the output of the batch. The window is still that of the batch.
-	HR_FN void copy(Recent &out, const Window &in) {
-		if (count == 0) return;
-		copyLiterals(out, in);
-		syncWarp();
-		copyMatches(out);
+		writeBytes(plan, out.at, placeOf(out.here(out.at)));
 		out.wrote(total);
-		count = total = 0;
+		n = total = 0;
+	}
+
+	// Bytes is a lane's walk through the output of a batch.
+	struct Bytes {
+		Place plan; // of the sequence before the next one that begins
+		u32 start;          // where the lane's sequence begins, from the next 32 bytes on
+		u32 at;
+
+		// source is that of the lane's byte of the next 32.
+		HR_FN Place source(Place to) {
+			u32 begins = orAll(LANES > 1 ? bitAt(start) : start == 0);
+			u32 v[4];
+			vectorAt(moved(plan, 16 * count(begins & ((2u << lane()) - 1))), v);
+			plan = moved(plan, 16 * count(begins));
+			Place from = moved(to, at < v[Bench::MATCH] ? v[Bench::LITERALS] : v[Bench::SOURCE]);
+			start -= LANES;
+			at += LANES;
+			return from;
+		}
+	};
+
+	HR_FN void writeBytes(Place plan, u32 first, Place begin) const {
+		Bytes bytes = {moved(plan, 0u - 16), has() ? mine.to - first : 0x80000000u, lane()};
+		bool close = ballot(has() && mine.distance < LANES) != 0;
+		Place to = moved(begin, lane());
+		Place from = bytes.source(to);
+		HR_ROLLED for (u32 at = 0; at < total; at += LANES) {
+			u32 v = byteAt(from);
+			bool inside = from >= begin;
+			u32 source = inside ? apart(from, begin) : lane();
+			begin = moved(begin, LANES);
+			Place next = moved(to, LANES);
+			from = bytes.source(next);
+			if (close && ballot(inside)) v = follow(v, source);
+			putByte(to, v);
+			syncWarp();
+			to = next;
+		}
+	}
+
+	// follow gives a lane the value of the lane that its source is, or that one's source.
+	static HR_FN u32 follow(u32 v, u32 source) {
+		HR_UNROLL for (u32 i = 1; i < LANES; i *= 2) source = shuffle(source, source);
+		return shuffle(v, source);
 	}
 };
 
-// read is the sequence of a lane, whose token is at q: false if it is not for a batch.
-HR_FN bool readSequence(const Window &in, u32 q, Sequence &s) {
-	s.from = s.literals = s.distance = s.length = 0;
-	if (in.behindToken(q) == Window::NONE) return false;
-	u32 token = in.bytes[q];
-	s.from = q + 1;
+// read is the sequence of a lane, whose token is at q.
+HR_FN void readSequence(const Window &in, u32 q, Sequence &s) {
+	u32 token = in.byteOf(q), at = q + 1;
 	s.literals = token >> 4;
-	if (s.literals == 15) s.literals += in.bytes[s.from++];
-	const u8 *behind = in.bytes + s.from + s.literals;
-	s.distance = behind[0] | behind[1] << 8;
-	s.length = 4 + (token & 15);
-	if (s.length == 19) s.length += behind[2];
-	return true;
+	s.length = token & 15;
+	if (s.literals == 15) in.extend(at, s.literals, Window::SIZE);
+	s.from = at;
+	at += s.literals;
+	s.distance = in.byteOf(at) | in.byteOf(at + 1) << 8;
+	at += 2;
+	if (s.length == 15) in.extend(at, s.length, Window::SIZE);
+	s.length += 4;
 }
 
-// parse finds up to 32 sequences from position at of the block on, which are to be
-// written at position to. Those that are not for it are left to decodeOne: the last
-// of the block, long ones, ones that reach out of the window, wrong ones. stop is the
-// position behind dst. Far matches are on their way when it returns: they are
+// plan finds up to 32 sequences that the window lists, which are to be
+// written at position to. Wrong ones, and what is longer than a piece, are left to decodeOne.
+// stop is the position behind dst. Far matches are on their way when it returns: they are
 // in memory, though the bytes of the last batch may not even be written.
-HR_FN Batch parse(const Window &in, const Recent &out, u32 &at, u32 to, u32 stop) {
-	u32 q = in.token(at - in.base);
+HR_FN Batch plan(const Window &in, const Recent &out, u32 to, u32 stop, Place stage) {
 	Batch b;
 	Sequence &s = b.mine;
-	bool good = readSequence(in, q, s);
+	s.from = s.literals = s.distance = s.length = 0;
+	bool has = lane() < in.left();
+	if (has) readSequence(in, in.token(in.used + lane()), s);
 	u32 n = s.literals + s.length, sum = sumBelow(n);
 	s.to = to + sum - n;
-	good = good && sum <= least<u32>(Recent::PIECE, stop - to) && s.distance - 1 < s.match() - out.start;
+	bool good = has && sum <= least<u32>(Recent::PIECE, stop - to) && s.distance - 1 < s.match() - out.start;
 	u32 bad = ballot(!good);
-	b.count = bad ? lowest(bad) : (u32)LANES;
-	b.total = 0;
-	s.far = false;
-	if (b.count == 0) return b;
-	b.total = shuffle(sum, b.count - 1);
-	at = in.base + shuffle(in.behindToken(q), b.count - 1);
+	b.n = bad ? lowest(bad) : (u32)LANES;
+	b.total = orAll(lane() + 1 == b.n ? sum : 0);
+	b.stage = stage;
 	// What is kept when the batch before is written, and room made for this one.
 	u32 kept = out.keptAt(to);
 	s.far = b.has() && s.match() - s.distance < kept;
-	if (s.far) s.head.load(out.base + s.match() - s.distance);
+	b.fetch(out);
+	return b;
+}
+
+HR_FN Batch none() {
+	Batch b = {{0, 0, 0, 0, 0, false}, 0, 0, 0};
 	return b;
 }
 
@@ -239,34 +242,36 @@ HR_FN Progress decodeOne(const Window &in, Recent &out, u32 &at, u32 stop) {
 	return at < in.end ? MORE : room == length ? DONE : WRONG;
 }
 
-// Bench is the shared memory that a warp decodes in.
-struct alignas(16) Bench {
-	WindowBytes window;
-	u8 recent[Recent::SIZE];
-};
-
 // decodeLZ4 decodes a block that must fill dst. All lanes of a warp call it, and
-// get the same answer. Lengths are at most 2^31.
-HR_FN bool decodeLZ4(Bench &bench, u8 *dst, u32 dstBytes, const u8 *src, u32 srcBytes) {
+// get the same answer. Lengths are at most 2^31. It is compiled on its own, so that what the caller
+// has to remember takes no registers here.
+HR_FAR bool decodeLZ4(u8 *dst, u32 dstBytes, const u8 *src, u32 srcBytes) {
+	Bench &bench = benchOfWarp();
 	Window in(bench.window, src, srcBytes);
 	Recent out(bench.recent, dst);
-	u32 at = in.first, stop = out.at + dstBytes;
+	Place planAt = placeOf(bench.plan), stages = placeOf(bench.stages[0].of[lane()]);
+	u32 at = in.first, stop = out.at + dstBytes, turn = 0;
 	Progress progress = MORE;
-	Batch batch;
-	batch.count = batch.total = 0;
+	Batch batch = none();
 	HR_ROLLED while (progress == MORE) {
-		if (LANES > 1 && at < in.end) {
-			if (in.ends(at)) {
-				batch.copy(out, in);
-				in.fill(at);
-			}
-			Batch next = parse(in, out, at, out.at + batch.total, stop);
-			batch.copy(out, in);
+		if (LANES > 1) {
+			Batch next = none();
+			bool empty = in.left() == 0;
+			if (!empty) next = plan(in, out, out.at + batch.total, stop, moved(stages, sizeof(Stage) * (turn ^= 1)));
+			endFetch();
+			batch.write(planAt, out, in);
 			batch = next;
-			if (batch.count > 0) continue;
+			if (batch.n > 0) {
+				at = in.use(batch.n);
+				continue;
+			}
+			if (empty && at < in.end) {
+				in.fill(at);
+				if (in.left() > 0) continue;
+			}
 		}
 		progress = decodeOne(in, out, at, stop);
-		in.missed++;
+		in.passed(at);
 	}
 	if (progress == DONE) out.flushTo(out.at);
 	syncWarp(); // before the memory is another stream's
