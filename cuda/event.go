@@ -48,7 +48,7 @@ func (d *Device) NewTimedEvent() (*Event, error) {
 // of one GPU that it has passed.
 func (e *Event) Since(begin *Event) (time.Duration, error) {
 	if begin.device != e.device {
-		return 0, nd.Errorf(nd.ErrBug, "the time between events of two GPUs")
+		return 0, nd.Errorf(nd.ErrBug, "the time between events of two devices")
 	}
 	if err := begin.enter(); err != nil {
 		return 0, err

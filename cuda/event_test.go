@@ -41,7 +41,7 @@ func TestTimeBetweenEvents(t *testing.T) {
 func TestNoTimeBetweenEvents(t *testing.T) {
 	r := open(t, needFake)
 	timed, late := must(r.NewTimedEvent())(t), must(r.NewTimedEvent())(t)
-	elsewhere := must(r.second(1).NewTimedEvent())(t)
+	elsewhere := must(r.second(0).NewTimedEvent())(t)
 	var c cuda.Commands
 	c.Record(r.stream, timed)
 	r.finish(&c)

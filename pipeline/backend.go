@@ -47,8 +47,9 @@ type capacity struct {
 	cached   int64 // bytes that are decoded already count as so many times less
 	stored   int64 // encoded bytes that a device has room for
 	unpacked int64 // of these by the host, for a device
-	frames   bool  // a device decodes zstd
 	chunks   int   // a wave of tiny chunks has at most so many
+	batches  int   // a wave writes into at most so many
+	decoders decoders
 }
 
 // newBackend opens what the config asks for.

@@ -83,7 +83,7 @@ func (f *frames) plan(wave, smallest, largest int64) error {
 func (p *Pipeline) frameSizes() (smallest, largest int64) {
 	smallest, largest = p.limits.chunk, 1
 	for _, a := range *p.arrays.Load() {
-		if r := a.layout.recipe; r.frames {
+		if r := a.layout.recipe; r.packing.frames() {
 			smallest, largest = min(smallest, r.size), max(largest, r.size)
 		}
 	}
@@ -126,7 +126,7 @@ func (d *device) framesOf(w *wave, fits bool) (most int, loose bool) {
 // takes reports whether the library decodes the chunk. Bytes that are kept are those
 // that it has decoded before; the host does not have them.
 func (f *frames) takes(c *waveChunk) bool {
-	return c.sound || c.source == fromCompressed && c.recipe.frames && c.size <= f.largest
+	return c.sound || c.source == fromCompressed && c.recipe.packing.frames() && c.size <= f.largest
 }
 
 // look finds the frames among the chunks of a read that the library may have. A frame
@@ -139,7 +139,7 @@ func (d *device) look(w *wave, r *read) {
 	}
 	for _, i := range w.loose[r.first:r.last] {
 		c := &w.chunks[i]
-		c.sound = c.err == nil && c.recipe.frames && c.size <= f.largest && c.length <= longestFrame(c.size) &&
+		c.sound = c.err == nil && c.recipe.packing.frames() && c.size <= f.largest && c.length <= longestFrame(c.size) &&
 			nvcomp.CheckZstd(d.p.slabs[c.off:c.off+c.length], c.size) == nil
 	}
 }

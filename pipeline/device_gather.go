@@ -39,6 +39,6 @@ func (s *stage) gather(d *device) (rest []cuda.Piece) {
 	}
 	s.commands.Copy(d.copies, s.gatheredAt, cuda.Address(s.gathered), int64(len(s.gathered)))
 	s.params = kernels.GatherParams{Pieces: uint64(s.gatheredAt), N: uint32(n)}.Append(s.params[:0])
-	s.commands.Launch(d.copies, d.kernel.gather, min(n, d.grid.gather), kernels.GatherBlock, 0, s.params)
+	s.launch(d.copies, &d.kernel.gather, n)
 	return s.pieces[n:]
 }

@@ -49,7 +49,10 @@ func (d *device) divide() error {
 	if err != nil {
 		return err
 	}
-	stages := d.stageBytes(wave)
+	stages, err := d.stageBytes(wave)
+	if err != nil {
+		return err
+	}
 	if stages > rest {
 		return nd.Errorf(nd.ErrBudget, "DeviceBytes %d is too little: %d slots of %d bytes, the least for %d waves of chunks of %d, %d, CompressedBytes %d and DecodedBytes %d need %d; raise it, or lower Slots, BatchSize, CompressedBytes or DecodedBytes",
 			budget, c.Slots, l.slot, deviceWaves, l.chunk, stages, c.CompressedBytes, c.DecodedBytes, budget-rest+stages)
@@ -62,10 +65,18 @@ func (d *device) divide() error {
 	default:
 		l.decoded = (rest - stages) &^ (arenaGrain - 1)
 	}
-	d.p.capacity = capacity{waves: deviceWaves, decoded: wave, cached: placing, stored: d.encoded(), unpacked: min(wave, unpackWave), frames: d.frames != nil, chunks: deviceChunks - 1}
+	d.p.capacity = capacity{
+		waves: deviceWaves, decoded: wave, cached: placing, stored: d.encoded(), unpacked: min(wave, unpackWave),
+		chunks: deviceChunks - 1, batches: waveBatches(c.Slots), decoders: d.decoders,
+	}
 	d.p.counts.deviceBytes.Store(slots + deviceAlign(l.decoded+l.compressed+stages))
 	return nil
 }
+
+// waveBatches is how many batches a wave may write into: of the slots one is held by the
+// consumer, and of the others two waves want some, one that is copied and decoded and
+// one that is formed behind it.
+func waveBatches(slots int) int { return max(1, (slots-1)/2) }
 
 // deviceAlign rounds up to the pages that a driver hands out.
 func deviceAlign(n int64) int64 { return (n + 2*mib - 1) &^ (2*mib - 1) }
@@ -108,7 +119,11 @@ func (d *device) fitWave(rest int64, cache bool) (wave int64, err error) {
 		if err == nil && d.frames != nil {
 			err = d.frames.plan(wave, smallest, largest)
 		}
-		if wave == chunk || err == nil && d.stageBytes(wave) <= rest {
+		stages := int64(0)
+		if err == nil {
+			stages, err = d.stageBytes(wave)
+		}
+		if wave == chunk || err == nil && stages <= rest {
 			return wave, err
 		}
 	}
@@ -116,12 +131,25 @@ func (d *device) fitWave(rest int64, cache bool) (wave int64, err error) {
 
 // stageBytes is what waves of a size take of the device: the stages, the settler's,
 // and the library's scratch.
-func (d *device) stageBytes(wave int64) int64 {
-	n := deviceWaves*stageSize(d.encoded(), wave+d.p.limits.chunk) + stageSize(0, d.p.limits.chunk)
+func (d *device) stageBytes(wave int64) (int64, error) {
+	r, err := d.room(wave)
+	n := deviceWaves*r.bytes() + room{}.bytes()
 	if d.frames != nil {
 		n += d.frames.bytes
 	}
-	return n
+	return n, err
+}
+
+// room is what a stage needs for waves of a size and one chunk that is too much.
+func (d *device) room(wave int64) (r room, err error) {
+	r = room{encoded: d.encoded(), decoded: wave + d.p.limits.chunk}
+	if d.decoders.scratch {
+		r.scratch = r.out()
+	}
+	if d.zstd != nil {
+		r.work, err = d.zstdLimits(r.decoded).Scratch()
+	}
+	return r, err
 }
 
 // encoded is the room of a stage for stored bytes: those of a wave, and the holes
@@ -135,7 +163,7 @@ func (d *device) encoded() int64 {
 func (d *device) divideHost(wave int64) error {
 	c, l := &d.p.cfg, &d.p.limits
 	l.scratch = int64(c.Workers)*(l.chunk+codecScratch) + c.blocks()
-	fixed := l.scratch + l.index + deviceWaves*(d.unpackedBytes(wave)+listBytes) + l.chunk + listBytes + fetchBytes
+	fixed := l.scratch + l.index + deviceWaves*(d.unpackedBytes(wave)+listBytes) + listBytes + fetchBytes
 	least := 2*l.chunk + maxRead
 	l.slabs = max(least, min(ringMost, (deviceWaves+1)*wave))
 	if c.HostBytes > 0 {
@@ -170,8 +198,15 @@ func (d *device) take() (err error) {
 		return err
 	}
 	wave := p.capacity.decoded
-	each, mend := stageSize(d.encoded(), wave+l.chunk), stageSize(0, l.chunk)
-	if d.memory, err = d.gpu.Alloc(l.decoded + l.compressed + d.stageBytes(wave)); err != nil {
+	each, err := d.room(wave)
+	if err != nil {
+		return err
+	}
+	stages, err := d.stageBytes(wave)
+	if err != nil {
+		return err
+	}
+	if d.memory, err = d.gpu.Alloc(l.decoded + l.compressed + stages); err != nil {
 		return err
 	}
 	d.decoded = d.memory
@@ -181,19 +216,22 @@ func (d *device) take() (err error) {
 		d.frames.scratch = at
 		at += cuda.Ptr(d.frames.bytes)
 	}
-	if d.mender, err = d.newStage(at, 0, l.chunk, l.chunk); err != nil {
+	if d.mender, err = d.newStage(at, room{}, 0); err != nil {
 		return err
 	}
-	at += cuda.Ptr(mend)
+	at += cuda.Ptr(d.mender.room.bytes())
 	for range deviceWaves {
-		s, err := d.newStage(at, d.encoded(), wave+l.chunk, d.unpackedBytes(wave))
+		s, err := d.newStage(at, each, d.unpackedBytes(wave))
 		if err != nil {
 			return err
 		}
 		d.stages = append(d.stages, s)
-		at += cuda.Ptr(each)
+		at += cuda.Ptr(each.bytes())
 	}
 	d.idle = append(d.idle, d.stages...)
+	if d.clock.latest, err = d.gpu.NewTimedEvent(); err != nil {
+		return err
+	}
 	for _, s := range append(d.stages, d.mender) {
 		s.tiles.flush = func() error { return s.flush(d) }
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/headrace/headrace/cuda"
+	"github.com/headrace/headrace/cuda/decode"
 	"github.com/headrace/headrace/cuda/kernels"
 )
 
@@ -11,24 +12,26 @@ import (
 // from submit until the wave is reported done.
 type stage struct {
 	// On the device, all within the backend's one allocation. The encoded bytes of
-	// the wave; decoded chunks that are not kept; as much again for decoders that
-	// cannot decode in place; descriptors.
-	in, out, scratch                   cuda.Ptr
-	encoded, decoded                   int64 // bytes of in, of out
-	tilesAt, loopsAt, chunksAt, states cuda.Ptr
-	gatheredAt                         cuda.Ptr
+	// the wave; decoded chunks that are not kept; as much again for chunks that are
+	// shuffled; what zstd works in; descriptors.
+	room                         room
+	in, out, scratch             cuda.Ptr
+	tilesAt, loopsAt, gatheredAt cuda.Ptr
 
 	// Pinned, for copies in both directions.
 	unpacked *pinned // chunks that the host has decoded
 	lists    []byte  // memory of the descriptors and the statuses
 	tiles    tiles
-	chunks   []byte
+	table    chunkTable
 	status   []byte
 	gathered []byte // pieces for the kernel that copies
 
 	placed   int64 // bytes that the tiles write
 	brought  int64 // bytes that are copied to the device
+	fed      int64 // bytes that it decodes, as stored
+	made     int64 // and as decoded
 	frames   frameList
+	zstd     *decode.Call // nil where no array needs it
 	commands cuda.Commands
 	pieces   []cuda.Piece
 	pieceOf  cuda.Ptr // the memory that the last of them comes from
@@ -38,6 +41,8 @@ type stage struct {
 	owed     []*pooledEvent // that the wave waits for
 	compute  *cuda.Stream
 	copied   *cuda.Event // the wave's bytes are on the device
+	began    *cuda.Event // the device may decode them; timed
+	ended    *cuda.Event // its chunks are decoded; timed
 	kept     *cuda.Event // its chunks are decoded, and those of all waves before it
 	done     *cuda.Event // the wave is
 	ready    chan struct{}
@@ -60,19 +65,28 @@ const (
 	grains = deviceChunks * arenaGrain
 )
 
-// stageSize is what a stage takes of the device. Chunks begin at multiples of the
-// grain, which makes tiny ones larger.
-func stageSize(encoded, decoded int64) int64 {
-	return align(encoded+guard) + 2*align(decoded+grains) + align(listBytes)
+// room is what a stage has of the device beside its descriptors: for so many bytes of
+// chunks, stored and decoded, and what decoders work in.
+type room struct{ encoded, decoded, scratch, work int64 }
+
+// in and out are the bytes of the parts for stored and for decoded chunks. Chunks begin at
+// multiples of the grain, which makes tiny ones larger.
+func (r room) in() int64 { return align(r.encoded + guard) }
+
+func (r room) out() int64 { return align(r.decoded + grains) }
+
+// bytes is all that a stage takes of the device.
+func (r room) bytes() int64 {
+	return r.in() + r.out() + align(r.scratch) + align(r.work) + align(listBytes)
 }
 
 // align rounds up to the grain of arenas.
 func align(n int64) int64 { return (n + arenaGrain - 1) &^ (arenaGrain - 1) }
 
 // newStage lays a stage out from at on.
-func (d *device) newStage(at cuda.Ptr, encoded, decoded, unpacked int64) (_ *stage, err error) {
+func (d *device) newStage(at cuda.Ptr, r room, unpacked int64) (_ *stage, err error) {
 	gpu := d.gpu
-	s := &stage{encoded: encoded, decoded: decoded, ready: make(chan struct{}, 1)}
+	s := &stage{room: r, ready: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.free(gpu))
@@ -83,16 +97,23 @@ func (d *device) newStage(at cuda.Ptr, encoded, decoded, unpacked int64) (_ *sta
 		at += cuda.Ptr(align(n))
 		return p
 	}
-	s.in, s.out, s.scratch = next(encoded+guard), next(decoded+grains), next(decoded+grains)
+	s.in, s.out, s.scratch = next(r.in()), next(r.out()), next(r.scratch)
+	if work := next(r.work); r.work > 0 {
+		if s.zstd, err = d.zstd.NewCall(d.zstdLimits(r.decoded), work); err != nil {
+			return nil, err
+		}
+	}
 	s.tilesAt = at
 	s.loopsAt = s.tilesAt + stageTiles*kernels.TileBytes
-	s.chunksAt = s.loopsAt + stageLoops*kernels.LoopBytes
-	s.states = s.chunksAt + deviceChunks*kernels.ChunkBytes
-	s.gatheredAt = s.states + deviceChunks*statusBytes
+	s.table.at = s.loopsAt + stageLoops*kernels.LoopBytes
+	s.table.states = s.table.at + deviceChunks*kernels.ChunkBytes
+	s.gatheredAt = s.table.states + deviceChunks*statusBytes
 	s.frames.at = s.gatheredAt + deviceChunks*kernels.PieceBytes
 
-	if s.unpacked, err = d.pin(unpacked); err != nil {
-		return nil, err
+	if unpacked > 0 {
+		if s.unpacked, err = d.pin(unpacked); err != nil {
+			return nil, err
+		}
 	}
 	if s.lists, err = gpu.AllocHost(listBytes); err != nil {
 		return nil, err
@@ -104,7 +125,7 @@ func (d *device) newStage(at cuda.Ptr, encoded, decoded, unpacked int64) (_ *sta
 	}
 	whole := s.lists
 	s.tiles.tiles, s.tiles.loops = cut(stageTiles*kernels.TileBytes), cut(stageLoops*kernels.LoopBytes)
-	s.chunks = cut(deviceChunks * kernels.ChunkBytes)
+	s.table.list = cut(deviceChunks * kernels.ChunkBytes)
 	s.status = cut(deviceChunks * statusBytes)
 	s.gathered = cut(deviceChunks * kernels.PieceBytes)
 	for i := range s.frames.args {
@@ -114,6 +135,11 @@ func (d *device) newStage(at cuda.Ptr, encoded, decoded, unpacked int64) (_ *sta
 	s.lists = whole
 	for _, e := range []**cuda.Event{&s.copied, &s.kept, &s.done, &s.frames.done} {
 		if *e, err = gpu.NewEvent(false); err != nil {
+			return nil, err
+		}
+	}
+	for _, e := range []**cuda.Event{&s.began, &s.ended} {
+		if *e, err = gpu.NewTimedEvent(); err != nil {
 			return nil, err
 		}
 	}
@@ -129,7 +155,10 @@ func (s *stage) free(gpu *cuda.Device) error {
 	if s.compute != nil {
 		errs = append(errs, s.compute.Close())
 	}
-	for _, e := range []*cuda.Event{s.copied, s.kept, s.done, s.frames.done} {
+	if s.zstd != nil {
+		errs = append(errs, s.zstd.Close())
+	}
+	for _, e := range []*cuda.Event{s.copied, s.began, s.ended, s.kept, s.done, s.frames.done} {
 		if e != nil {
 			errs = append(errs, e.Close())
 		}

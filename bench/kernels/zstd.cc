@@ -19,7 +19,7 @@
 
 typedef std::vector<uint8_t> Bytes;
 
-enum { CHUNK_BYTES = 256 << 10, HEAD_BYTES = 6896, BLOCK_BYTES = 128, SEQUENCES_SHARED = 56640 };
+enum { CHUNK_BYTES = 256 << 10, HEAD_BYTES = 6896, BLOCK_BYTES = 128, SEGMENT_BYTES = 24, SEQUENCES_SHARED = 56640 };
 
 struct Case {
 	size_t frame, frameBytes, plain, plainBytes; // places in the file
@@ -73,11 +73,12 @@ struct Kernel {
 	CUfunction function;
 	int block, resident;
 };
-enum { SCAN, TABLES, COUNT, ORDER, LITERALS, SEQUENCES, EXECUTE, KERNELS };
+enum { SCAN, TABLES, COUNT, ORDER, LITERALS, SEQUENCES, EXECUTE, FINISH, KERNELS };
 
 struct Kernels {
 	Kernel all[KERNELS] = {{"hr_zstd_scan", 0}, {"hr_zstd_tables", 0}, {"hr_zstd_count", 0}, {"hr_zstd_order", 0},
-	                       {"hr_zstd_literals", 0}, {"hr_zstd_sequences", SEQUENCES_SHARED}, {"hr_zstd_execute", 0}};
+	                       {"hr_zstd_literals", 0}, {"hr_zstd_sequences", SEQUENCES_SHARED}, {"hr_zstd_execute", 0},
+	                       {"hr_zstd_finish", 0}};
 
 	explicit Kernels(const Image &image) {
 		for (Kernel &k : all) {
@@ -106,7 +107,7 @@ struct Call {
 		p = {0, 0, 0, (hr::u64)(decoded * arena) / 16 * 16 + (1 << 20), n, blocks};
 		table.reset(new Memory(upload(chunks)));
 		status.reset(new Memory(4 * n));
-		work.reset(new Memory(HEAD_BYTES + (8 * (size_t)n + 15) / 16 * 16 + (BLOCK_BYTES + 8) * (size_t)blocks + 16 + p.arena));
+		work.reset(new Memory(HEAD_BYTES + (BLOCK_BYTES + SEGMENT_BYTES + 8) * (size_t)blocks + 32 + p.arena));
 		p.chunks = table->at;
 		p.status = status->at;
 		p.work = work->at;
@@ -139,6 +140,7 @@ struct Call {
 		launch(SEQUENCES, main);
 		CHECK(cuStreamWaitEvent(main, joined, 0));
 		launch(EXECUTE, main);
+		launch(FINISH, main);
 	}
 };
 

@@ -102,15 +102,21 @@ func words(n int) []byte {
 }
 
 // Each chunk of a batch is decoded or has its own error, and the memory can be used
-// again and again.
+// again and again, on all of the device or on a part of one multiprocessor.
 func TestDecoder(t *testing.T) {
+	for _, sms := range []float64{0, 0.001} {
+		testDecoder(t, sms)
+	}
+}
+
+func testDecoder(t *testing.T, sms float64) {
 	r := open(t)
 	data := words(100_000)
 	frame := encode(t, data)
 	torn, wrongSum := frame[:len(frame)-9], bytes.Clone(frame)
 	wrongSum[len(wrongSum)-1]++
 	dictionary := []byte{0x28, 0xB5, 0x2F, 0xFD, 0x21, 7, 0, 1, 0, 0}
-	d := must(decode.Open(r.Device, decode.Limits{Chunks: 6, Bytes: 600_000}))(t)
+	d := must(decode.Open(r.Device, decode.Limits{Chunks: 6, Bytes: 600_000, SMs: sms}))(t)
 	unchecked := r.chunk(t, wrongSum, len(data))
 	unchecked.Unchecked = true
 	chunks := []decode.Chunk{
@@ -159,7 +165,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("a second batch: %v", err)
 	}
 	ok(t, d.Close())
-	for _, l := range []decode.Limits{{}, {Chunks: 1}, {Bytes: 1}, {Chunks: 1, Bytes: 1, Arena: -1}} {
+	for _, l := range []decode.Limits{{}, {Chunks: 1}, {Bytes: 1}, {Chunks: 1, Bytes: 1, Arena: -1}, {Chunks: 1, Bytes: 1, SMs: -1}} {
 		if _, err := decode.Open(r.Device, l); !errors.Is(err, nd.ErrConfig) {
 			t.Errorf("%+v: %v", l, err)
 		}

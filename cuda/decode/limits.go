@@ -14,6 +14,9 @@ type Limits struct {
 	// Arena is how many bytes of tables, literals and sequences there is room for;
 	// 0 is DefaultArena. A sequence takes 8 bytes, a block of up to 128 KiB 3 KiB.
 	Arena int64
+	// SMs is how many multiprocessors its kernels take at once; 0 is all. A part of one
+	// is the part of the blocks that it holds.
+	SMs float64
 }
 
 const (
@@ -29,8 +32,8 @@ func (l Limits) DefaultArena() int64 { return l.Bytes/20*37 + 1<<20 }
 
 // check fills in the default.
 func (l *Limits) check() error {
-	if l.Chunks < 1 || l.Chunks > math.MaxInt32 || l.Bytes < 1 || l.Arena < 0 || l.blocks() > math.MaxInt32 {
-		return nd.Errorf(nd.ErrConfig, "a decoder of %d chunks, %d bytes, an arena of %d bytes", l.Chunks, l.Bytes, l.Arena)
+	if l.Chunks < 1 || l.Chunks > math.MaxInt32 || l.Bytes < 1 || l.Arena < 0 || l.SMs < 0 || l.blocks() > math.MaxInt32 {
+		return nd.Errorf(nd.ErrConfig, "a decoder of %d chunks, %d bytes, an arena of %d bytes, on %g multiprocessors", l.Chunks, l.Bytes, l.Arena, l.SMs)
 	}
 	if l.Arena == 0 {
 		l.Arena = l.DefaultArena()
@@ -47,5 +50,5 @@ func (l Limits) Scratch() (int64, error) {
 	if err := l.check(); err != nil {
 		return 0, err
 	}
-	return kernels.ZstdWorkBytes(l.Chunks, int(l.blocks()), l.Arena), nil
+	return kernels.ZstdWorkBytes(int(l.blocks()), l.Arena), nil
 }

@@ -11,7 +11,7 @@ type step struct {
 	kernel cuda.Function
 	block  int
 	shared int
-	grid   int // what the device holds at once
+	each   int // blocks that a multiprocessor holds at once
 }
 
 // Zstd is the decoder's kernels on a device. It is immutable and valid as long as the
@@ -21,7 +21,7 @@ type Zstd struct {
 	begin  []step // one after the other
 	// These two are bound by latency and run beside each other.
 	literals, sequences step
-	execute             step
+	execute, finish     step
 }
 
 // NewZstd finds the kernels in a module made of kernels.Images.
@@ -39,6 +39,7 @@ func NewZstd(device *cuda.Device, module *cuda.Module) (*Zstd, error) {
 		{kernels.ZstdLiterals, kernels.ZstdStreamBlock, 0, &z.literals},
 		{kernels.ZstdSequences, kernels.ZstdStreamBlock, kernels.ZstdSequencesShared, &z.sequences},
 		{kernels.ZstdExecute, kernels.ZstdExecuteBlock, 0, &z.execute},
+		{kernels.ZstdFinish, kernels.ZstdFinishBlock, 0, &z.finish},
 	} {
 		s, err := z.find(module, k.name, k.block, k.shared)
 		if err != nil {
@@ -66,7 +67,7 @@ func (z *Zstd) find(module *cuda.Module, name string, block, shared int) (step, 
 	if each < 1 {
 		return step{}, nd.Errorf(nd.ErrDevice, "kernel %s does not fit a multiprocessor of %s", name, z.device.Info().Name)
 	}
-	return step{f, block, shared, each * z.device.Info().SMs}, nil
+	return step{f, block, shared, each}, nil
 }
 
 // Call is what one call in flight needs beside its memory. It belongs to one
@@ -136,11 +137,16 @@ func (c *Call) Append(commands *cuda.Commands, stream *cuda.Stream, table, statu
 	c.launch(commands, stream, c.zstd.sequences)
 	commands.Await(stream, c.joined)
 	c.launch(commands, stream, c.zstd.execute)
+	c.launch(commands, stream, c.zstd.finish)
 	return nil
 }
 
 func (c *Call) launch(commands *cuda.Commands, stream *cuda.Stream, s step) {
-	commands.Launch(stream, s.kernel, s.grid, s.block, s.shared, c.params)
+	sms := float64(c.zstd.device.Info().SMs)
+	if c.limits.SMs > 0 {
+		sms = min(sms, c.limits.SMs)
+	}
+	commands.Launch(stream, s.kernel, max(1, int(sms*float64(s.each))), s.block, s.shared, c.params)
 }
 
 // Close gives back the stream and the events; work that was appended still runs.

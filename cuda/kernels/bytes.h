@@ -19,6 +19,9 @@ HR_FN u32 loadByte(const u8 *p) {
 HR_FN void loadByteIf(bool loads, u32 &v, const u8 *p) {
 	asm volatile("{ .reg .pred q; setp.ne.u32 q, %2, 0; @q ld.global.u8 %0, [%1]; }" : "+r"(v) : "l"(p), "r"((u32)loads));
 }
+HR_FN void loadWordIf(bool loads, u32 &v, const u8 *p) {
+	asm volatile("{ .reg .pred q; setp.ne.u32 q, %2, 0; @q ld.global.u32 %0, [%1]; }" : "+r"(v) : "l"(p), "r"((u32)loads));
+}
 HR_FN u32 loadWord(const u8 *p) {
 	u32 v;
 	asm volatile("ld.global.u32 %0, [%1];" : "=r"(v) : "l"(p));

@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "6c04a3542c96bab7e93ccabb0755f6aee78b41d18e66826fc591e2efeec88d44"
+const Hash = "eee7affdfae178e8299caf56e8b9162eee78b295677cdacf69b3d94d757cf743"

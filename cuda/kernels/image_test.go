@@ -19,8 +19,9 @@ import (
 
 // sources are the files that the image is made of, as in build.py.
 var sources = []string{
-	"abi.h", "assemble.h", "bytes.h", "convert.h", "decode.h", "gather.h", "kernels.cu", "lz4.h", "recent.h", "shuffle.h",
-	"simt.h", "window.h", "zstd.h", "zstd_bits.h", "zstd_checksum.h", "zstd_execute.h", "zstd_fse.h", "zstd_literals.h", "zstd_order.h",
+	"abi.h", "assemble.h", "blosc.h", "blosclz.h", "bytes.h", "convert.h", "crc32c.h", "decode.h", "gather.h", "inflate.h", "inflate_block.h",
+	"inflate_checksum.h", "inflate_codes.h", "inflate_input.h", "inflate_output.h", "kernels.cu", "lz4.h", "recent.h", "sequences.h", "shuffle.h",
+	"simt.h", "window.h", "zstd.h", "zstd_bits.h", "zstd_checksum.h", "zstd_execute.h", "zstd_finish.h", "zstd_fse.h", "zstd_literals.h", "zstd_order.h",
 	"zstd_scan.h", "zstd_sequences.h", "zstd_tables.h",
 }
 
@@ -69,7 +70,7 @@ func TestImageIsPortable(t *testing.T) {
 	if !regexp.MustCompile(`(?m)^\.target sm_80$`).Match(text) {
 		t.Error("not for sm_80")
 	}
-	for _, kernel := range append(ZstdKernels(), Assemble, Decode, Gather) {
+	for _, kernel := range append(ZstdKernels(), Assemble, Decode, Gather, Inflate, Crc32c) {
 		if !bytes.Contains(text, []byte(".visible .entry "+kernel+"(")) {
 			t.Errorf("no kernel %s", kernel)
 		}
@@ -102,10 +103,10 @@ func TestLayout(t *testing.T) {
 		0, 8, 16, 24, 28, 32, 36, 37, 38, // Chunk
 		0, 8, 16, // Piece
 		0, 8, 16, 24, 0, 8, 16, 0, 8, // parameters
-		ZstdParamsBytes, ZstdHeadBytes, ZstdBlockBytes, ZstdExtentBytes, ZstdSequencesShared,
+		ZstdParamsBytes, ZstdHeadBytes, ZstdBlockBytes, ZstdSegmentBytes, ZstdSequencesShared,
 		0, 8, 16, 24, 32, 36, // ZstdParams
-		ZstdScanBlock, ZstdTablesBlock, ZstdOrderBlock, ZstdStreamBlock, ZstdExecuteBlock,
-		AssembleBlock, DecodeBlock, GatherBlock, MaxRank, NoChunk,
+		ZstdScanBlock, ZstdTablesBlock, ZstdOrderBlock, ZstdStreamBlock, ZstdExecuteBlock, ZstdFinishBlock,
+		AssembleBlock, DecodeBlock, GatherBlock, InflateBlock, Crc32cBlock, MaxRank, NoChunk,
 		uint64(Big), uint64(Fill), uint64(Affine), uint64(LZ4), uint64(Blosc), uint64(Unshuffle), uint64(Copy),
 		uint64(Zstd), uint64(BloscZstd), uint64(Zlib), uint64(Gzip), uint64(BloscZlib), uint64(Unchecked), uint64(Summed),
 		uint64(OK), uint64(Corrupt), uint64(Unsupported),

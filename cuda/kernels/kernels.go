@@ -15,6 +15,8 @@ const (
 	Assemble = "hr_assemble" // AssembleParams, tiles
 	Decode   = "hr_decode"   // DecodeParams, chunks
 	Gather   = "hr_gather"   // GatherParams, pieces
+	Inflate  = "hr_inflate"  // DecodeParams, chunks
+	Crc32c   = "hr_crc32c"   // DecodeParams, chunks of any family, behind all that decode them
 )
 
 // Threads in a block of each kernel. The kernels are compiled for them: a
@@ -23,6 +25,8 @@ const (
 	AssembleBlock = 256
 	DecodeBlock   = 64
 	GatherBlock   = 256
+	InflateBlock  = 64
+	Crc32cBlock   = 256
 )
 
 // MaxTile is the greatest number of elements of a tile: the work of one block.
@@ -103,20 +107,20 @@ func (l Loop) Append(dst []byte) []byte {
 const (
 	Host      uint8 = iota // what no kernel decodes
 	LZ4                    // Decode: numcodecs' lz4, the decoded length in 4 bytes, then a block
-	Blosc                  // Decode: a blosc 1 frame with lz4 or lz4hc inside
+	Blosc                  // Decode: a blosc 1 frame with lz4, lz4hc or blosclz inside
 	Unshuffle              // Decode: the bytes of its elements apart, of size Typesize
 	Copy                   // Decode: plain
 	Zstd                   // ZstdKernels: one or more zstd frames (RFC 8878)
 	BloscZstd              // ZstdKernels: a blosc 1 frame with zstd inside
-	Zlib                   // RFC 1950
-	Gzip                   // one or more members (RFC 1952)
-	BloscZlib              // a blosc 1 frame with zlib inside
+	Zlib                   // Inflate: one stream (RFC 1950), or what Gzip is
+	Gzip                   // Inflate: one or more members (RFC 1952), or what Zlib is
+	BloscZlib              // Inflate: a blosc 1 frame with zlib inside
 )
 
 // Flags of a chunk.
 const (
 	Unchecked uint16 = 1 << iota // checksums that are part of the format are not compared
-	Summed                       // a CRC-32C of the bytes at Src, little-endian, follows them
+	Summed                       // a CRC-32C of the bytes at Src, little-endian, follows them: Crc32c compares it
 )
 
 // Status words of chunks.
@@ -134,7 +138,7 @@ const (
 // how it was shuffled.
 //
 // Dst and Scratch begin at a multiple of 16; Scratch is DstBytes long and is needed
-// where something is shuffled, by blosc or by Typesize, but for Unshuffle. Src may
+// for blosc and for Typesize above 1, but not for Unshuffle. Src may
 // begin anywhere. Of all sources, here and in tiles and pieces, the aligned words of 4
 // bytes that hold a wanted byte must be readable, and the aligned vectors of 16 bytes
 // where ZstdKernels decode: memory is allocated so.
@@ -183,7 +187,7 @@ func (p AssembleParams) Append(dst []byte) []byte {
 	return appendTable(dst, p.Status, p.N)
 }
 
-// DecodeParams is the parameter of Decode: the addresses of N chunks and of the
+// DecodeParams is the parameter of Decode, Inflate and Crc32c: the addresses of N chunks and of the
 // status words.
 type DecodeParams struct {
 	Chunks, Status uint64

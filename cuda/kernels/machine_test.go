@@ -125,6 +125,8 @@ const (
 	kernelGather
 	kernelLayout
 	kernelZstd
+	kernelInflate
+	kernelCrc32c
 )
 
 // place is the address of a byte of a buffer, for the driver to translate.

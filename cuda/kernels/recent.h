@@ -31,6 +31,7 @@ template <u32 SIZE_, u32 PIECE_, u32 FLUSH_, u32 KEPT_ = (SIZE_ - PIECE_) / 32 *
 	// as a whole, though a batch was parsed before the last one was written.
 	static_assert(KEPT >= 2 * PIECE + FLUSH, "far matches are in memory");
 	static_assert(KEPT + 16 * LANES + 16 <= SIZE - PIECE, "what is moved does not reach into the place of what is moved with it");
+	static constexpr bool OVERLAPS = 2 * KEPT + 16 > SIZE - PIECE; // but perhaps of what was moved before
 
 	u8 *bytes;    // those from origin on
 	u8 *base;     // position 0
@@ -80,7 +81,11 @@ template <u32 SIZE_, u32 PIECE_, u32 FLUSH_, u32 KEPT_ = (SIZE_ - PIECE_) / 32 *
 	HR_FN void slide() {
 		u32 to = (at - KEPT) & ~15u;
 		u8 *from = here(to);
-		HR_ROLLED for (u32 v = 16 * lane(); v < at - to; v += 16 * LANES) putVector(bytes + v, getVector(from + v));
+		HR_ROLLED for (u32 i = 0; i < at - to; i += 16 * LANES) {
+			u32 v = i + 16 * lane();
+			if (v < at - to) putVector(bytes + v, getVector(from + v));
+			if (OVERLAPS) syncWarp();
+		}
 		origin = to;
 		oldest = most(oldest, to);
 		syncWarp();

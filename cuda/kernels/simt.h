@@ -28,6 +28,7 @@ typedef long long i64;
 #define __device__ __attribute__((device))
 #define __global__ __attribute__((global))
 #define __shared__ __attribute__((shared))
+#define __constant__ __attribute__((constant))
 #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
 #define __forceinline__ inline __attribute__((always_inline))
 #endif
@@ -37,6 +38,7 @@ typedef long long i64;
 #define HR_KERNEL(block, blocks) extern "C" __global__ void __launch_bounds__(block, blocks)
 #define HR_SHARED __shared__
 #define HR_DYNAMIC(T, name, n) extern __shared__ T name[] // what the launch gives
+#define HR_CONSTANT __constant__ const
 #define HR_UNROLL _Pragma("unroll")
 #define HR_ROLLED _Pragma("unroll 1")
 
@@ -151,6 +153,12 @@ HR_FN u32 orAll(u32 v) {
 	return out;
 }
 HR_FN u32 mulHigh(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
+// dot adds the products of the bytes of a and b.
+HR_FN u32 dot(u32 a, u32 b, u32 sum) {
+	u32 out;
+	asm("dp4a.u32.u32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(sum));
+	return out;
+}
 HR_FN float reciprocal(float v) {
 	float out;
 	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(v));
@@ -212,6 +220,7 @@ template <int PENDING> HR_FN void awaitFetch() { asm volatile("cp.async.wait_gro
 #define HR_KERNEL(block, blocks) extern "C" void
 #define HR_SHARED static thread_local
 #define HR_DYNAMIC(T, name, n) static thread_local T name[n]
+#define HR_CONSTANT static constexpr
 #define HR_UNROLL
 #define HR_ROLLED
 
@@ -268,6 +277,10 @@ HR_FN u32 funnelLeft(u32 lo, u32 hi, u32 n) { return (u32)(((u64)hi << 32 | lo) 
 HR_FN u32 bitAt(u32 n) { return n < 32 ? 1u << n : 0; }
 HR_FN u32 choose(u32 v, u32 mask, u32 a, u32 b) { return v & mask ? a : b; }
 HR_FN u32 mulHigh(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
+HR_FN u32 dot(u32 a, u32 b, u32 sum) {
+	for (u32 i = 0; i < 32; i += 8) sum += (a >> i & 255) * (b >> i & 255);
+	return sum;
+}
 HR_FN float reciprocal(float v) { return 1 / v; }
 
 typedef u8 *Place;

@@ -1,8 +1,8 @@
-// The part of an LZ4 block that a warp is decoding, in shared memory, with a list of
-// where its tokens are.
+// The part of a stream of LZ4 or blosclz that a warp is decoding, in shared memory, with a list
+// of where its sequences begin.
 //
-// From token to token is a walk, each step of which needs the one before. So every lane walks through a
-// part of its own, from its first byte as if that were a token. Walks that meet stay
+// From sequence to sequence is a walk, each step of which needs the one before. So every lane walks
+// through a part of its own, from its first byte as if a sequence began there. Walks that meet stay
 // together, and from nearly everywhere they soon meet the right one. Then each lane walks again from
 // where the lane before it ended, until none ends elsewhere than it did: the first
 // lane is right at once, the second when the first is, and so on, most of them at once.
@@ -11,32 +11,29 @@
 
 namespace hr {
 
-#ifndef HR_LZ4_WINDOW
-#define HR_LZ4_WINDOW 2048
-#define HR_LZ4_TOKENS 512
-#endif
-enum { WINDOW_SIZE = HR_LZ4_WINDOW, WINDOW_TOKENS = HR_LZ4_TOKENS };
+enum { WINDOW_SIZE = 4096, WINDOW_TOKENS = 1024 };
 
 // WindowBytes are the shared memory of a Window.
 struct alignas(16) WindowBytes {
-	u8 bytes[WINDOW_SIZE + 16]; // the byte behind a token is read with it
+	u8 bytes[WINDOW_SIZE + 16]; // a sequence may be read that ends behind them
 	u16 tokens[WINDOW_TOKENS + 8];
 };
 
-// Window holds SIZE bytes of a block from base on. Positions count from the multiple
-// of 16 at or before the block; places, from base.
+// Window holds SIZE bytes of a stream from base on. Positions count from the multiple of 16 at or
+// before the stream; places, from base. A Format is a struct whose behind(window, q, limit)
+// is the place behind the sequence at q, or limit or more if the sequence is not before limit as a whole.
 struct Window {
 	enum : u32 {
 		SIZE = WINDOW_SIZE,
 		TOKENS = WINDOW_TOKENS,
 		MOST = 16,       // bytes that continue a length
-		ENDED = 0x8000, // set in the place of a token whose sequence is not whole in the window
+		ENDED = 0x8000, // set in the place of a sequence that is not whole in the window
 	};
 	static_assert(SIZE % (16 * 32) == 0 && SIZE < ENDED, "places");
 
-	Place bytes, tokens; // of tokens, and of the one behind them
+	Place bytes, tokens; // places of sequences, and the one behind the last
 	const u8 *words;
-	u32 first, end; // positions of the block
+	u32 first, end; // positions of the stream
 	u32 base;
 	u32 count, used; // of the tokens
 
@@ -54,7 +51,7 @@ struct Window {
 	HR_FN u32 byteOf(u32 q) const { return byteAt(moved(bytes, q)); }
 	HR_FN u32 token(u32 i) const { return halfAt(moved(tokens, 2 * i)); }
 
-	// fetch is the four bytes at a position. Bytes behind the block are 0.
+	// fetch is the four bytes at a position. Bytes behind the stream are 0.
 	HR_FN u32 fetch(u32 position) const {
 		if (position < end && end - position >= 4) {
 			Run<1> run;
@@ -66,7 +63,7 @@ struct Window {
 		return w;
 	}
 
-	// load is 16 bytes at a multiple of 16; those that are not of the block are 0.
+	// load is 16 bytes at a multiple of 16; those that are not of the stream are 0.
 	HR_FN Vector load(u32 position) const {
 		Vector v = {{0, 0, 0, 0}};
 		if (position >= first && position < end && end - position >= 16) {
@@ -79,8 +76,8 @@ struct Window {
 		return v;
 	}
 
-	// fill moves the window to a token, and finds those behind it.
-	HR_FN void fill(u32 position) {
+	// fill moves the window to a sequence, and lists those from it on.
+	template <class Format> HR_FN void fill(u32 position) {
 		enum { AT_ONCE = 4 };
 		base = position & ~15u;
 		syncWarp(); // the last window is read
@@ -96,60 +93,47 @@ struct Window {
 		u32 ahead = base + SIZE + 128 * lane(); // a line of the cache each
 		if (lane() < SIZE / 128 && ahead < end) prefetch(words + ahead);
 		syncWarp();
-		list(position - base);
+		list<Format>(position - base);
 		syncWarp();
 	}
 
-	// list lists the tokens from a place on.
-	HR_FN void list(u32 from) {
+	template <class Format> HR_FN void list(u32 from) {
 		u32 limit = least<u32>(SIZE, end - base), step = (limit - from + LANES - 1) / LANES;
 		u32 start = from + step * lane(), stop = least(start + step, limit), n = 0;
-		u32 q = walk(start, stop, limit, n);
+		u32 q = walk<Format>(start, stop, limit, n);
 		HR_ROLLED for (;;) {
 			u32 before = shuffle(q, (lane() - 1) & (LANES - 1));
 			bool moved = lane() > 0 && before != start;
 			if (ballot(moved) == 0) break;
 			if (moved) {
 				start = before;
-				q = walk(start, stop, limit, n);
+				q = walk<Format>(start, stop, limit, n);
 			}
 		}
 		u32 sum = sumBelow(n), i = sum - n, total = shuffle(sum, LANES - 1);
 		if (lane() == LANES - 1 && total <= TOKENS) putHalf(moved(tokens, 2 * total), q & ~ENDED);
 		HR_ROLLED for (q = start; i < least(sum, TOKENS + 1); i++) {
 			putHalf(moved(tokens, 2 * i), q);
-			q = behind(q, limit);
+			q = behind<Format>(q, limit);
 		}
 		count = least<u32>(total, TOKENS);
 		used = 0;
 	}
 
-	// walk goes from token to token to the first that is not before stop, or has ended, and counts
-	// its steps.
-	HR_FN u32 walk(u32 q, u32 stop, u32 limit, u32 &n) const {
+	// walk goes from sequence to sequence to the first that is not before stop, or has ended, and
+	// counts its steps.
+	template <class Format> HR_FN u32 walk(u32 q, u32 stop, u32 limit, u32 &n) const {
 		n = 0;
 		HR_ROLLED while (q < stop) {
-			q = behind(q, limit);
+			q = behind<Format>(q, limit);
 			n += q < ENDED;
 		}
 		return q;
 	}
 
-	// behind is the place behind the sequence whose token is at q.
-	HR_FN u32 behind(u32 q, u32 limit) const {
-		u32 token = byteOf(q), more = byteOf(q + 1), literals = token >> 4, at = q + 3 + literals;
-		bool longer = literals == 15;
-		if (longer) at += 1 + more;
-		if ((longer && more == 255) || (token & 15) == 15) at = behindLong(q, token, limit);
+	template <class Format> HR_FN u32 behind(u32 q, u32 limit) const {
+		u32 at = Format::behind(*this, q, limit);
 		return at < limit ? at : q | ENDED;
-	}
-
-	HR_FN u32 behindLong(u32 q, u32 token, u32 limit) const {
-		u32 literals = token >> 4, length = 0, at = q + 1;
-		if (literals == 15 && !extend(at, literals, limit)) return limit;
-		at += literals + 2;
-		if ((token & 15) == 15 && !extend(at, length, limit)) return limit;
-		return at;
 	}
 
 	// extend adds the bytes that continue a length.
@@ -162,7 +146,7 @@ struct Window {
 		return false;
 	}
 
-	// use takes n tokens from the list, and gives the position behind them.
+	// use takes n sequences from the list, and gives the position behind them.
 	HR_FN u32 use(u32 n) {
 		used += n;
 		return base + token(used);

@@ -13,11 +13,12 @@ const (
 	ZstdLiterals  = "hr_zstd_literals"
 	ZstdSequences = "hr_zstd_sequences"
 	ZstdExecute   = "hr_zstd_execute"
+	ZstdFinish    = "hr_zstd_finish"
 )
 
 // ZstdKernels lists them.
 func ZstdKernels() []string {
-	return []string{ZstdScan, ZstdTables, ZstdCount, ZstdOrder, ZstdLiterals, ZstdSequences, ZstdExecute}
+	return []string{ZstdScan, ZstdTables, ZstdCount, ZstdOrder, ZstdLiterals, ZstdSequences, ZstdExecute, ZstdFinish}
 }
 
 // Threads in a block of the kernels of zstd.
@@ -27,6 +28,7 @@ const (
 	ZstdOrderBlock   = 256 // ZstdCount and ZstdOrder
 	ZstdStreamBlock  = 32  // ZstdLiterals and ZstdSequences
 	ZstdExecuteBlock = 64
+	ZstdFinishBlock  = 256
 )
 
 // ZstdSequencesShared is the dynamic shared memory of a block of ZstdSequences: four
@@ -35,10 +37,10 @@ const ZstdSequencesShared = 56640
 
 // Bytes of what lies in device memory.
 const (
-	ZstdParamsBytes = 40
-	ZstdHeadBytes   = 6896 // the begin of the work memory
-	ZstdBlockBytes  = 128
-	ZstdExtentBytes = 8
+	ZstdParamsBytes  = 40
+	ZstdHeadBytes    = 6896 // the begin of the work memory
+	ZstdBlockBytes   = 128
+	ZstdSegmentBytes = 24
 )
 
 // ZstdParams is the parameter of the kernels of zstd: the addresses of N chunks,
@@ -63,9 +65,9 @@ func (p ZstdParams) Append(dst []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, p.Blocks)
 }
 
-// ZstdWorkBytes is the size of the work memory for n chunks, with room for so many
-// blocks and so many bytes of arena.
-func ZstdWorkBytes(n, blocks int, arena int64) int64 {
+// ZstdWorkBytes is the size of the work memory with room for so many blocks and so many
+// bytes of arena.
+func ZstdWorkBytes(blocks int, arena int64) int64 {
 	round := func(bytes int64) int64 { return (bytes + 15) / 16 * 16 }
-	return ZstdHeadBytes + round(int64(n)*ZstdExtentBytes) + int64(blocks)*ZstdBlockBytes + round(int64(blocks)*8) + arena
+	return ZstdHeadBytes + int64(blocks)*ZstdBlockBytes + round(int64(blocks)*ZstdSegmentBytes) + round(int64(blocks)*8) + arena
 }

@@ -1,4 +1,4 @@
-// Execution of sequences (3.1.1.4): a warp a chunk, block after block.
+// Execution of sequences (3.1.1.4): a warp a segment, block after block.
 //
 // A lane knows where its sequence writes, since the sums are in the sequences. With those of
 // 32 sequences in shared memory, output is made 32 bytes at a time, a lane a byte:
@@ -235,7 +235,7 @@ HR_FAR Executed executeSequences(Output out, const Block &b, const u8 *text) {
 	return done;
 }
 
-// Executor executes the blocks of a chunk. All lanes of a warp know the same of it.
+// Executor executes the blocks of a segment. All lanes of a warp know the same of it.
 struct Executor {
 	Output out;
 	u32 stop; // position behind the output
@@ -317,24 +317,19 @@ struct Executor {
 	}
 };
 
-// executeChunk is the part of a warp.
-HR_FN void executeChunk(const ZstdParams &p, const Work &work, u32 chunk) {
-	const Chunk &c = chunkOf(p, chunk);
-	u8 *dst = (u8 *)c.dst;
-	Status status = (Status)*statusOf(p, chunk);
-	if (status == OK) {
-		Extent extent = work.extents[chunk];
-		Output out(planOfWarp().output, dst);
-		Executor e = {out, out.at + c.dstBytes, {0, {0, 0, 0}}, (const u8 *)c.src};
-		HR_ROLLED for (u32 i = 0; i < extent.count && status == OK; i++) status = e.one(work.blocks[extent.first + i], !(c.flags & UNCHECKED));
-		if (status == OK && e.room() > 0) status = CORRUPT;
-		syncWarp();
-		if (status == OK) e.out.flushTo(e.out.at);
-	}
+// executeSegment is the part of a warp.
+HR_FN void executeSegment(const ZstdParams &p, const Work &work, const Segment &s) {
+	// Another segment may fail in this moment: all lanes go by what one has seen.
+	if (shuffle(lane() == 0 ? *statusOf(p, s.chunk) : 0u, 0) != OK) return;
+	bool check = !(chunkOf(p, s.chunk).flags & UNCHECKED);
+	Output out(planOfWarp().output, (u8 *)s.dst);
+	Executor e = {out, out.at + s.bytes, {0, {0, 0, 0}}, sourceOf(p, s.chunk)};
+	Status status = OK;
+	HR_ROLLED for (u32 i = 0; i < s.count && status == OK; i++) status = e.one(work.blocks[s.first + i], check);
+	if (status == OK && e.room() > 0) status = CORRUPT;
 	syncWarp();
-	if (status == OK) return;
-	zeroBytes(dst, c.dstBytes, lane(), LANES);
-	if (lane() == 0) *statusOf(p, chunk) = status;
+	if (status == OK) e.out.flushTo(e.out.at);
+	else if (lane() == 0) fail(p, s.chunk, status);
 }
 
 } // namespace zstd
@@ -343,10 +338,11 @@ HR_FN void executeChunk(const ZstdParams &p, const Work &work, u32 chunk) {
 HR_KERNEL(hr::ZSTD_EXECUTE_BLOCK, 16) hr_zstd_execute(hr::ZstdParams p) {
 	using namespace hr;
 	zstd::Work work(p);
+	u32 segments = work.segmentCount();
 	HR_ROLLED for (;;) {
-		u32 chunk = zstd::nextHand(&work.head->nextChunk);
-		if (chunk >= p.n) return;
-		zstd::executeChunk(p, work, chunk);
+		u32 segment = zstd::nextHand(&work.head->nextSegment);
+		if (segment >= segments) return;
+		zstd::executeSegment(p, work, work.segments[segment]);
 		syncWarp();
 	}
 }
