@@ -29,7 +29,7 @@ type device struct {
 	p        *Pipeline
 	gpu      *cuda.Device
 	module   *cuda.Module
-	kernel   struct{ assemble, decode, inflate, gather kernel }
+	kernel   struct{ assemble, decode, inflate, crc32c, gather kernel }
 	gathers  bool // the driver has no batched copy
 	copies   *cuda.Stream
 	fetches  *cuda.Stream

@@ -15,11 +15,12 @@ type chunkTable struct {
 	count  [families]int
 	next   [families]int // where the next chunk of a family goes
 	n      int
+	summed bool // a chunk has a checksum behind it that is to be compared
 }
 
 // lay makes room for the chunks of a wave.
 func (t *chunkTable) lay(w *wave) {
-	t.count, t.n = [families]int{}, 0
+	t.count, t.n, t.summed = [families]int{}, 0, false
 	for i := range w.chunks {
 		if c := &w.chunks[i]; c.err == nil && c.route.by == byKernel {
 			t.count[c.recipe.packing.family()]++
@@ -36,17 +37,18 @@ func (t *chunkTable) add(i int32, c *waveChunk, src, scratch cuda.Ptr) {
 	p := c.recipe.packing
 	f := p.family()
 	kernels.Chunk{
-		Src: uint64(src), Dst: uint64(c.at), Scratch: uint64(scratch), SrcBytes: uint32(c.length), DstBytes: uint32(c.size),
+		Src: uint64(src), Dst: uint64(c.at), Scratch: uint64(scratch), SrcBytes: uint32(c.length - p.sum), DstBytes: uint32(c.size),
 		Status: uint32(i), Method: p.method, Typesize: p.typesize, Flags: p.flags,
 	}.Append(t.list[:t.next[f]*kernels.ChunkBytes])
 	t.next[f]++
+	t.summed = t.summed || p.flags&kernels.Summed != 0
 }
 
 // bytes is the table as it goes to the device.
 func (t *chunkTable) bytes() []byte { return t.list[:t.n*kernels.ChunkBytes] }
 
-// decode enqueues the kernels of the wave's chunks, one family after the other: the
-// waves in flight fill the device.
+// decode enqueues the kernels of the wave's chunks, one family after the other, and last
+// the one that compares checksums: the waves in flight fill the device.
 func (s *stage) decode(d *device) error {
 	t := &s.table
 	at := t.at
@@ -65,6 +67,9 @@ func (s *stage) decode(d *device) error {
 			}
 		}
 		at += cuda.Ptr(n * kernels.ChunkBytes)
+	}
+	if t.summed {
+		s.launchTable(&d.kernel.crc32c, t.at, t.n)
 	}
 	return nil
 }
@@ -87,9 +92,14 @@ func (d *device) openDecoders() (err error) {
 	return err
 }
 
-// zstdLimits bounds the zstd chunks of a wave, which decode to so many bytes.
-func (d *device) zstdLimits(decoded int64) decode.Limits {
-	l := decode.Limits{Chunks: deviceChunks, Bytes: decoded}
+// zstdBlock is the size of blocks for whose number there is room: streams of blosc frames, of
+// a part of a block for each byte of an element, are the small ones. A block's
+// place in the lists is 4 % of that.
+const zstdBlock = 4 << 10
+
+// zstdLimits bounds the zstd chunks of a wave.
+func (d *device) zstdLimits(r room) decode.Limits {
+	l := decode.Limits{Chunks: r.chunks, Bytes: r.decoded, Blocks: int(r.decoded/zstdBlock) + 4*r.chunks}
 	if n := d.p.cfg.SMs; n > 0 {
 		l.SMs = float64(min(n, d.gpu.Info().SMs)) / deviceWaves
 	}

@@ -32,6 +32,7 @@ func (d *device) loadKernels() (err error) {
 		{kernels.Assemble, kernels.AssembleBlock, &d.kernel.assemble},
 		{kernels.Decode, kernels.DecodeBlock, &d.kernel.decode},
 		{kernels.Inflate, kernels.InflateBlock, &d.kernel.inflate},
+		{kernels.Crc32c, kernels.Crc32cBlock, &d.kernel.crc32c},
 		{kernels.Gather, kernels.GatherBlock, &d.kernel.gather},
 	} {
 		f, err := d.module.Function(k.name)

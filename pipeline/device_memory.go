@@ -67,11 +67,15 @@ func (d *device) divide() error {
 	}
 	d.p.capacity = capacity{
 		waves: deviceWaves, decoded: wave, cached: placing, stored: d.encoded(), unpacked: min(wave, unpackWave),
-		chunks: deviceChunks - 1, batches: waveBatches(c.Slots), decoders: d.decoders,
+		chunks: waveChunks(wave) - 1, batches: waveBatches(c.Slots), decoders: d.decoders,
 	}
 	d.p.counts.deviceBytes.Store(slots + deviceAlign(l.decoded+l.compressed+stages))
 	return nil
 }
+
+// waveChunks is the most chunks of a wave: as many as a stage's lists hold, in a wave of
+// the usual size chunks of 32 KiB. Less memory is for fewer of them, since each takes some.
+func waveChunks(wave int64) int { return int(min(deviceChunks, max(1024, wave/(8<<10)))) }
 
 // waveBatches is how many batches a wave may write into: of the slots one is held by the
 // consumer, and of the others two waves want some, one that is copied and decoded and
@@ -142,12 +146,12 @@ func (d *device) stageBytes(wave int64) (int64, error) {
 
 // room is what a stage needs for waves of a size and one chunk that is too much.
 func (d *device) room(wave int64) (r room, err error) {
-	r = room{encoded: d.encoded(), decoded: wave + d.p.limits.chunk}
+	r = room{chunks: waveChunks(wave), encoded: d.encoded(), decoded: wave + d.p.limits.chunk}
 	if d.decoders.scratch {
 		r.scratch = r.out()
 	}
 	if d.zstd != nil {
-		r.work, err = d.zstdLimits(r.decoded).Scratch()
+		r.work, err = d.zstdLimits(r).Scratch()
 	}
 	return r, err
 }
@@ -181,7 +185,7 @@ func (d *device) divideHost(wave int64) error {
 // unpackedBytes is the room of a stage for chunks that the host decodes: those of a
 // wave, and one that is too much.
 func (d *device) unpackedBytes(wave int64) int64 {
-	return align(min(wave, unpackWave)) + align(d.p.limits.chunk) + deviceChunks*arenaGrain
+	return align(min(wave, unpackWave)) + align(d.p.limits.chunk) + int64(waveChunks(wave))*arenaGrain
 }
 
 // take takes everything at once.

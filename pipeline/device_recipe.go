@@ -13,13 +13,20 @@ type packing struct {
 	method   uint8  // kernels.Copy, LZ4, ..., or Host
 	typesize uint8  // of elements whose bytes were put apart
 	flags    uint16 // of kernels.Chunk
+	sum      int64  // bytes of the checksum behind the encoded ones
 }
 
 // pack finds the kernels' words for the stages of a recipe, which are in the order of
-// decoding: a codec, then perhaps numcodecs' shuffle. Other chains are the host's.
+// decoding: perhaps a checksum, a codec, perhaps numcodecs' shuffle. Other chains are the
+// host's.
 func pack(stages []zarr.Codec, verify bool) (p packing) {
 	if !verify {
 		p.flags = kernels.Unchecked
+	}
+	if len(stages) > 0 && isSum(stages[0]) {
+		if stages, p.sum = stages[1:], sumBytes; verify {
+			p.flags = kernels.Summed
+		}
 	}
 	if n := len(stages) - 1; n > 0 && stages[n].Name == "shuffle" {
 		p.typesize = shuffledBy(stages[n])
@@ -33,10 +40,24 @@ func pack(stages []zarr.Codec, verify bool) (p packing) {
 	case 1:
 		p.method = methodOf(stages[0])
 	}
-	if p.method == kernels.Unshuffle {
+	switch p.method {
+	case kernels.Host:
+		return packing{}
+	case kernels.Unshuffle:
 		p.typesize = shuffledBy(stages[0])
 	}
 	return p
+}
+
+const sumBytes = 4 // of a CRC-32C
+
+// isSum reports whether the stage is a CRC-32C behind the bytes.
+func isSum(stage zarr.Codec) bool {
+	settings := struct{ Location string }{}
+	if stage.Config != nil && json.Unmarshal(stage.Config, &settings) != nil {
+		return false
+	}
+	return stage.Name == "crc32c" && settings.Location != "start"
 }
 
 func methodOf(stage zarr.Codec) uint8 {
@@ -120,7 +141,7 @@ func (p packing) shuffled() bool {
 }
 
 // frames are zstd and nothing else.
-func (p packing) frames() bool { return p.method == kernels.Zstd && p.typesize < 2 }
+func (p packing) frames() bool { return p.method == kernels.Zstd && p.typesize < 2 && p.sum == 0 }
 
 // longest is the most stored bytes of a chunk that a device decodes to size bytes. No
 // encoder makes more of what does not compress; but empty blocks are well formed, however
@@ -150,7 +171,7 @@ func (d *decoders) of(r *recipe, length int64) decoder {
 	p := r.packing
 	f := p.family()
 	switch {
-	case f == families || length > longest(r.size):
+	case f == families || length < p.sum || length > longest(r.size):
 		return byWorker
 	case d.library && p.frames():
 		return byLibrary

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headrace/headrace/cuda/kernels"
 	"github.com/headrace/headrace/nd"
 )
 
@@ -194,7 +195,7 @@ func (s *scheduler) putStored(w *wave, u *use, off, length int64) {
 	r, o := u.object.array.layout.recipe, u.object
 	by := s.p.capacity.decoders.of(r, length)
 	c := waveChunk{source: fromSlab, off: off, stored: off, length: length}
-	if !r.raw && by != byWorker {
+	if r.packing.method != kernels.Copy && by != byWorker {
 		if p := s.compressed.find(u.entry.key, o, length); p != nil {
 			c.source, c.off, c.stays = fromCompressed, p.off, p
 			s.putChunk(w, u, &c)

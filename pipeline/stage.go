@@ -61,19 +61,20 @@ const (
 	statusBytes = 4
 	// guard keeps the last 16-byte word of the stored bytes readable.
 	guard = 256
-	// grains is what chunks may lose to alignment.
-	grains = deviceChunks * arenaGrain
 )
 
-// room is what a stage has of the device beside its descriptors: for so many bytes of
-// chunks, stored and decoded, and what decoders work in.
-type room struct{ encoded, decoded, scratch, work int64 }
+// room is what a stage has of the device beside its descriptors: for so many chunks and
+// their bytes, stored and decoded, and what decoders work in.
+type room struct {
+	chunks                          int
+	encoded, decoded, scratch, work int64
+}
 
 // in and out are the bytes of the parts for stored and for decoded chunks. Chunks begin at
 // multiples of the grain, which makes tiny ones larger.
 func (r room) in() int64 { return align(r.encoded + guard) }
 
-func (r room) out() int64 { return align(r.decoded + grains) }
+func (r room) out() int64 { return align(r.decoded + int64(r.chunks)*arenaGrain) }
 
 // bytes is all that a stage takes of the device.
 func (r room) bytes() int64 {
@@ -99,7 +100,7 @@ func (d *device) newStage(at cuda.Ptr, r room, unpacked int64) (_ *stage, err er
 	}
 	s.in, s.out, s.scratch = next(r.in()), next(r.out()), next(r.scratch)
 	if work := next(r.work); r.work > 0 {
-		if s.zstd, err = d.zstd.NewCall(d.zstdLimits(r.decoded), work); err != nil {
+		if s.zstd, err = d.zstd.NewCall(d.zstdLimits(r), work); err != nil {
 			return nil, err
 		}
 	}

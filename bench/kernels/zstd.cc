@@ -19,7 +19,7 @@
 
 typedef std::vector<uint8_t> Bytes;
 
-enum { CHUNK_BYTES = 256 << 10, HEAD_BYTES = 6896, BLOCK_BYTES = 128, SEGMENT_BYTES = 24, SEQUENCES_SHARED = 56640 };
+enum { CHUNK_BYTES = 256 << 10, HEAD_BYTES = 6896, BLOCK_BYTES = 128, SEGMENT_BYTES = 24, SEQUENCES_SHARED = 55296 };
 
 struct Case {
 	size_t frame, frameBytes, plain, plainBytes; // places in the file

@@ -6,15 +6,7 @@ import (
 	"github.com/headrace/headrace/nd"
 )
 
-// step is a kernel of the decoder on a device, and how it is launched.
-type step struct {
-	kernel cuda.Function
-	block  int
-	shared int
-	each   int // blocks that a multiprocessor holds at once
-}
-
-// Zstd is the decoder's kernels on a device. It is immutable and valid as long as the
+// Zstd is the kernels of zstd on a device. It is immutable and valid as long as the
 // module.
 type Zstd struct {
 	device *cuda.Device
@@ -41,33 +33,13 @@ func NewZstd(device *cuda.Device, module *cuda.Module) (*Zstd, error) {
 		{kernels.ZstdExecute, kernels.ZstdExecuteBlock, 0, &z.execute},
 		{kernels.ZstdFinish, kernels.ZstdFinishBlock, 0, &z.finish},
 	} {
-		s, err := z.find(module, k.name, k.block, k.shared)
+		s, err := findStep(device, module, k.name, k.block, k.shared)
 		if err != nil {
 			return nil, err
 		}
 		*k.step = s
 	}
 	return z, nil
-}
-
-func (z *Zstd) find(module *cuda.Module, name string, block, shared int) (step, error) {
-	f, err := module.Function(name)
-	if err != nil {
-		return step{}, err
-	}
-	if shared > 0 {
-		if err := f.AllowShared(shared); err != nil {
-			return step{}, err
-		}
-	}
-	each, err := f.BlocksPerSM(block, shared)
-	if err != nil {
-		return step{}, err
-	}
-	if each < 1 {
-		return step{}, nd.Errorf(nd.ErrDevice, "kernel %s does not fit a multiprocessor of %s", name, z.device.Info().Name)
-	}
-	return step{f, block, shared, each}, nil
 }
 
 // Call is what one call in flight needs beside its memory. It belongs to one
@@ -113,7 +85,7 @@ func (c *Call) open() (err error) {
 }
 
 // Append adds the decoding of n chunks to the commands of a stream. table is the address of
-// their kernels.Chunk, status that of the words that these name; both stay as they
+// their kernels.Chunk, of Zstd or BloscZstd, status that of the words that these name; both stay as they
 // are until the stream has passed. Chunks beyond the limits are a bug of the caller.
 func (c *Call) Append(commands *cuda.Commands, stream *cuda.Stream, table, status cuda.Ptr, n int) error {
 	if n < 0 || n > c.limits.Chunks {
@@ -142,11 +114,7 @@ func (c *Call) Append(commands *cuda.Commands, stream *cuda.Stream, table, statu
 }
 
 func (c *Call) launch(commands *cuda.Commands, stream *cuda.Stream, s step) {
-	sms := float64(c.zstd.device.Info().SMs)
-	if c.limits.SMs > 0 {
-		sms = min(sms, c.limits.SMs)
-	}
-	commands.Launch(stream, s.kernel, max(1, int(sms*float64(s.each))), s.block, s.shared, c.params)
+	s.launch(commands, stream, s.resident(c.zstd.device, c.limits.SMs), c.params)
 }
 
 // Close gives back the stream and the events; work that was appended still runs.

@@ -47,6 +47,7 @@ SOURCES = [
     "zstd_execute.h",
     "zstd_finish.h",
     "zstd_fse.h",
+    "zstd_history.h",
     "zstd_literals.h",
     "zstd_order.h",
     "zstd_scan.h",

@@ -19,14 +19,15 @@ HR_FN u32 loadByte(const u8 *p) {
 HR_FN void loadByteIf(bool loads, u32 &v, const u8 *p) {
 	asm volatile("{ .reg .pred q; setp.ne.u32 q, %2, 0; @q ld.global.u8 %0, [%1]; }" : "+r"(v) : "l"(p), "r"((u32)loads));
 }
-HR_FN void loadWordIf(bool loads, u32 &v, const u8 *p) {
-	asm volatile("{ .reg .pred q; setp.ne.u32 q, %2, 0; @q ld.global.u32 %0, [%1]; }" : "+r"(v) : "l"(p), "r"((u32)loads));
-}
 HR_FN u32 loadWord(const u8 *p) {
 	u32 v;
 	asm volatile("ld.global.u32 %0, [%1];" : "=r"(v) : "l"(p));
 	return v;
 }
+HR_FN void loadWordIf(bool loads, u32 &v, const u8 *p) {
+	asm volatile("{ .reg .pred q; setp.ne.u32 q, %2, 0; @q ld.global.u32 %0, [%1]; }" : "+r"(v) : "l"(p), "r"((u32)loads));
+}
+HR_FN void loadPair(u32 *w, const u8 *p) { asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(w[0]), "=r"(w[1]) : "l"(p)); }
 HR_FN void loadVector(u32 *w, const u8 *p) {
 	asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "l"(p));
 }
@@ -46,6 +47,7 @@ HR_FN u32 loadWord(const u8 *p) {
 	memcpy(&w, p, 4);
 	return w;
 }
+HR_FN void loadPair(u32 *w, const u8 *p) { memcpy(w, __builtin_assume_aligned(p, 8), 8); }
 HR_FN void loadVector(u32 *w, const u8 *p) { memcpy(w, p, 16); }
 HR_FN void storeByte(u8 *p, u32 v) { *p = (u8)v; }
 HR_FN void storeHalf(u8 *p, u32 v) { memcpy(__builtin_assume_aligned(p, 2), &v, 2); }
@@ -64,12 +66,25 @@ struct alignas(8) Quad {
 // Accesses of shared memory, aligned.
 #if defined(HR_GPU)
 HR_FN u32 getWord(const u8 *p) { return *(const u32 *)p; }
-HR_FN void putWord(u8 *p, u32 w) { *(u32 *)p = w; }
+HR_FN void putWord(u8 *p, u32 v) { *(u32 *)p = v; }
+// putFew writes the n low bytes of a word, up to all, at any address: none if n is not positive.
+HR_FN void putFew(u8 *p, u32 v, i32 n) {
+	asm volatile("{ .reg .pred q; .reg .u32 t;\n"
+	             "setp.gt.s32 q, %2, 0; @q st.shared.u8 [%0], %1;\n"
+	             "setp.gt.s32 q, %2, 1; shr.u32 t, %1, 8; @q st.shared.u8 [%0+1], t;\n"
+	             "setp.gt.s32 q, %2, 2; shr.u32 t, %1, 16; @q st.shared.u8 [%0+2], t;\n"
+	             "setp.gt.s32 q, %2, 3; shr.u32 t, %1, 24; @q st.shared.u8 [%0+3], t; }"
+	             ::"r"(placeOf(p)), "r"(v), "r"(n)
+	             : "memory");
+}
 HR_FN Vector getVector(const u8 *p) { return *(const Vector *)p; }
 HR_FN void putVector(u8 *p, const Vector &v) { *(Vector *)p = v; }
 #else
 HR_FN u32 getWord(const u8 *p) { return loadWord(p); }
-HR_FN void putWord(u8 *p, u32 w) { storeWord(p, w); }
+HR_FN void putWord(u8 *p, u32 v) { memcpy(p, &v, 4); }
+HR_FN void putFew(u8 *p, u32 v, i32 n) {
+	for (i32 i = 0; i < least(n, 4); i++) p[i] = (u8)(v >> 8 * i);
+}
 HR_FN Vector getVector(const u8 *p) {
 	Vector v;
 	memcpy(&v, p, sizeof v);

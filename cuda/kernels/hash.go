@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "eee7affdfae178e8299caf56e8b9162eee78b295677cdacf69b3d94d757cf743"
+const Hash = "bba6190d809082db560756901d4a61e03f64bbdd52e70a2b6fe86de05427d7e6"

@@ -172,6 +172,8 @@ HR_FN Place placeOf(const void *shared) {
 	asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(out) : "l"(shared));
 	return out;
 }
+// within is a place in an array that begins at a multiple of its size.
+HR_FN Place within(Place array, u32 offset) { return array | offset; }
 HR_FN u32 halfAt(Place p) {
 	u16 v;
 	asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(p));
@@ -207,6 +209,8 @@ HR_FN void fetchWord(Place to, const u8 *from) {
 HR_FN void endFetch() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // awaitFetch waits for all but the last PENDING groups of this thread.
 template <int PENDING> HR_FN void awaitFetch() { asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory"); }
+// wordsAt reads two words, at a multiple of 8.
+HR_FN void wordsAt(Place p, u32 &first, u32 &second) { asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(first), "=r"(second) : "r"(p)); }
 
 } // namespace hr
 
@@ -285,6 +289,7 @@ HR_FN float reciprocal(float v) { return 1 / v; }
 
 typedef u8 *Place;
 HR_FN Place placeOf(const void *shared) { return (u8 *)shared; }
+HR_FN Place within(Place array, u32 offset) { return array + offset; }
 HR_FN u32 halfAt(Place p) {
 	u16 v;
 	memcpy(&v, p, 2);
@@ -308,6 +313,10 @@ HR_FN Place moved(Place p, u32 n) { return p + (i32)n; }
 HR_FN void fetchWord(Place to, const u8 *from) { memcpy(to, from, 4); }
 HR_FN void endFetch() {}
 template <int PENDING> HR_FN void awaitFetch() {}
+HR_FN void wordsAt(Place p, u32 &first, u32 &second) {
+	first = wordAt(p);
+	second = wordAt(p + 4);
+}
 
 } // namespace hr
 

@@ -27,13 +27,13 @@ const (
 	ZstdTablesBlock  = 128
 	ZstdOrderBlock   = 256 // ZstdCount and ZstdOrder
 	ZstdStreamBlock  = 32  // ZstdLiterals and ZstdSequences
-	ZstdExecuteBlock = 64
+	ZstdExecuteBlock = 128
 	ZstdFinishBlock  = 256
 )
 
 // ZstdSequencesShared is the dynamic shared memory of a block of ZstdSequences: four
 // blocks have all that an SM of compute capability 9.0 gives.
-const ZstdSequencesShared = 56640
+const ZstdSequencesShared = 55296
 
 // Bytes of what lies in device memory.
 const (

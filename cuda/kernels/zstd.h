@@ -7,7 +7,7 @@
 //   hr_zstd_order      a thread a block: lists of that work, the longest first
 //   hr_zstd_literals   a lane a Huffman stream            } beside each other
 //   hr_zstd_sequences  a lane a block: its sequences      }
-//   hr_zstd_execute    a warp a segment: copies literals and matches
+//   hr_zstd_execute    a block of threads a segment: copies literals and matches
 //   hr_zstd_finish     blocks of threads a chunk: puts together the bytes of elements
 //
 // Nothing is read back by the host in between: grids are what the GPU holds, and how
@@ -65,6 +65,7 @@ struct alignas(16) Block {
 	u32 repeats[3];                                 // repeat offsets behind it, see Offset
 	u8 type, flags, literalsType, streams;
 	u8 modes, treeLog, logs[KINDS];
+	u8 values[KINDS];                               // bits of the longest value of a table
 };
 
 // Offset of a sequence: a distance, or if the block inherits it, a repeat offset of the
@@ -97,10 +98,11 @@ struct Segment {
 // Work is sorted by keys, small ones first: literals by the size of their Huffman tables
 // and their number, then sequences by their number.
 enum : u32 {
+	SMALL_TREE_LOG = 10,
 	LITERALS_STEP = 512,
 	LITERALS_SIZES = MAX_BLOCK / LITERALS_STEP + 1,
 	SEQUENCES_STEP = 128,
-	LITERALS_KEYS = 2 * LITERALS_SIZES, // first those with tables of 2^11 entries
+	LITERALS_KEYS = 2 * LITERALS_SIZES, // first those with a log above SMALL_TREE_LOG
 	SEQUENCES_KEYS = MAX_BLOCK / 3 / SEQUENCES_STEP + 1,
 	KEYS = LITERALS_KEYS + SEQUENCES_KEYS,
 };

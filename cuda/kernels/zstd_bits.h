@@ -5,14 +5,22 @@
 namespace hr {
 namespace zstd {
 
+// fetchVector begins to copy 16 bytes of global memory to shared memory, fetchVectorIf if wanted.
+// endFetch ends a group of fetches, and awaitFetch waits for all but the last PENDING groups of
+// this thread. On a host nothing is left to wait for.
 #if defined(HR_GPU)
-// fetchVector begins to copy 16 bytes of global memory to shared memory.
 HR_FN void fetchVector(Place to, const u8 *from) {
 	asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
+HR_FN void fetchVectorIf(bool wanted, Place to, const u8 *from) {
+	asm volatile("{ .reg .pred q; setp.ne.u32 q, %0, 0; @q cp.async.ca.shared.global [%1], [%2], 16; }" ::"r"((u32)wanted), "r"(to), "l"(from) : "memory");
+}
 HR_FN void endFetch() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// awaitFetch waits for all but the last PENDING groups of fetches of this thread.
 template <int PENDING> HR_FN void awaitFetch() { asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory"); }
+#else
+HR_FN void fetchVector(Place to, const u8 *from) { memcpy((u8 *)to, from, 16); }
+HR_FN void endFetch() {}
+template <int PENDING> HR_FN void awaitFetch() {}
 #endif
 
 // Bits is a bitstream that a lane reads. A ring in shared memory holds VECTORS pieces of 16
@@ -20,15 +28,20 @@ template <int PENDING> HR_FN void awaitFetch() { asm volatile("cp.async.wait_gro
 // any position, so that nothing needs to be refilled.
 //
 // Positions are in bits from the multiple of 16 bytes at or before the stream, less the bits
-// of a window: that is what lies below a position, and begins so many bits up. All reads stay within
+// of a window: that is what lies below a position, and begins so many bits up. All fetches stay within
 // the vectors that hold the stream: what lies before its begin are other bytes, and
 // whoever reads them finds by exact() that the stream is corrupt.
-template <u32 VECTORS, u32 WORDS> struct Bits {
-	enum { RING_BYTES = 16 * VECTORS + 16, WINDOW = 32 * WORDS }; // the first vector stands behind the last one again
+// With ALIGNED, a ring begins at a multiple of its 16 * VECTORS.
+template <u32 VECTORS, u32 WORDS, bool ALIGNED> struct Bits {
+	enum : u32 {
+		RING = 16 * VECTORS,
+		RING_BYTES = RING + 16, // the first vector stands behind the last one again
+		WINDOW = 32 * WORDS,
+	};
 
 	const u8 *base;
 	i32 at, begin;
-	u32 window[WORDS]; // from its top
+	u32 raw[WORDS + 1]; // the words that hold the window, the lowest first
 #if defined(HR_GPU)
 	Place ring;
 	i32 next; // the vector to be fetched
@@ -44,12 +57,13 @@ template <u32 VECTORS, u32 WORDS> struct Bits {
 		if (last == 0) return false;
 		u32 lead = (u32)(u64)stream & 15;
 		base = stream - lead;
-		begin = (i32)(8 * lead) - WINDOW;
+		begin = (i32)(8 * lead - WINDOW);
 		at = begin + (i32)(8 * (bytes - 1) + highest(last));
 #if defined(HR_GPU)
 		ring = ringAt;
-		next = (at + WINDOW - 1) >> 7;
-		fill();
+		next = top();
+		HR_ROLLED for (u32 i = 0; i < VECTORS; i++) fetchNext();
+		endFetch();
 		awaitFetch<0>();
 #else
 		(void)ringAt;
@@ -63,39 +77,49 @@ template <u32 VECTORS, u32 WORDS> struct Bits {
 
 	HR_FN void skip(u32 n) { at -= (i32)n; }
 
-	// fill fetches what there is room for. What it fetches can be read when ready() has been called
-	// after as many more fills as that says.
-	HR_FN void fill() {
+	// fill fetches N vectors, if there is room for them: whoever calls it after 128 * N bits at most finds
+	// that there never is for more. What is fetched can be read when ready() has been called
+	// after as many more fills as that says: then all vectors from top() down to the VECTORS - 1st
+	// below it are there.
+	template <u32 N> HR_FN void fill() {
 #if defined(HR_GPU)
-		i32 stop = ((at + WINDOW - 1) >> 7) - (i32)VECTORS;
-		HR_ROLLED while (next > stop) {
-			u32 slot = (u32)next & (VECTORS - 1);
-			const u8 *from = base + 16 * most(next, 0);
-			fetchVector(ring + 16 * slot, from);
-			if (slot == 0) fetchVector(ring + 16 * VECTORS, from);
-			next--;
-		}
+		HR_UNROLL for (u32 i = 0; i < N; i++) fetchNext();
 		endFetch();
 #endif
 	}
 
-	template <int PENDING> HR_FN void ready() {
+	template <int PENDING> HR_FN void ready() { awaitFetch<PENDING>(); }
+
 #if defined(HR_GPU)
-		awaitFetch<PENDING>();
-#endif
+	// top is the vector that holds the top of the window.
+	HR_FN i32 top() const { return (at + (i32)WINDOW - 1) >> 7; }
+
+	HR_FN Place inRing(u32 byte) const {
+		u32 offset = byte & (RING - 4);
+		return ALIGNED ? within(ring, offset) : ring + offset;
 	}
 
-	// peek loads the window.
-	HR_FN void peek() {
-		u32 raw[WORDS + 1]; // the lowest first
+	HR_FN void fetchNext() {
+		i32 stop = most(top() - (i32)VECTORS, -1); // the first one that there is no room for, or that is none
+		bool wanted = next > stop;
+		Place to = inRing(16 * (u32)next);
+		const u8 *from = base + 16 * (i64)next;
+		fetchVectorIf(wanted, to, from);
+		fetchVectorIf(wanted && to == ring, ring + RING, from);
+		next = most(next - 1, stop);
+	}
+#endif
+
+	// look asks for the window at the position, and window gives word i of it, from the top.
+	HR_FN void look() {
 #if defined(HR_GPU)
-		Place p = ring + ((u32)(at >> 3) & (16 * VECTORS - 4));
+		Place p = inRing((u32)(at >> 3));
 		HR_UNROLL for (u32 i = 0; i <= WORDS; i++) raw[i] = wordAt(p + 4 * i);
 #else
 		for (u32 i = 0; i <= WORDS; i++) raw[i] = get(4 * ((at >> 5) + (i32)i));
 #endif
-		HR_UNROLL for (u32 i = 0; i < WORDS; i++) window[i] = funnel(raw[WORDS - 1 - i], raw[WORDS - i], (u32)at & 31);
 	}
+	HR_FN u32 window(u32 i) const { return funnel(raw[WORDS - 1 - i], raw[WORDS - i], (u32)at); }
 
 #if !defined(HR_GPU)
 	u32 get(i32 byte) const {

@@ -1,31 +1,27 @@
-// Execution of sequences (3.1.1.4): a warp a segment, block after block.
+// Execution of sequences (3.1.1.4): a thread block a segment, one block of the frame after another.
 //
-// A lane knows where its sequence writes, since the sums are in the sequences. With those of
-// 32 sequences in shared memory, output is made 32 bytes at a time, a lane a byte:
-// which sequence a byte belongs to is how many of them begin up to it. So lanes are
-// busy however short or uneven sequences are, and a match may read whatever lies before it: the
-// bytes before the 32 are written, and among these a byte follows its source.
-//
-// Output goes through a buffer in shared memory. Near matches read that. Far ones, and
-// literals, are loaded for some 32s at once, a tile, before the first of them is written.
-// (To load a tile while the one before is written takes more registers than there are: the
-// compiler spills what has just been loaded, and so waits for it.)
+// Sequences are taken as many at a time as there are threads. A thread knows where its sequence
+// writes, since the sums are in the sequences, and copies its literals and its match,
+// unless they are long: then the warp does. All literals of a batch can be copied at once, and
+// those matches, most of them, that lie before it. The others wait in a list, which one warp
+// goes through while the others get the next sequences: it finds out for each which
+// others it needs, and copies those whose bytes are there until all are.
 #pragma once
-#include "recent.h"
 #include "zstd_checksum.h"
+#include "zstd_history.h"
 #include "zstd_sequences.h"
 
 namespace hr {
 namespace zstd {
 
-typedef RecentBytes<6144, 256, 512> Output;
-
 HR_FN Packed loadPacked(const u8 *p) {
-	Packed q = {loadWord(p), loadWord(p + 4)};
+	u32 w[2];
+	loadPair(w, p);
+	Packed q = {w[0], w[1]};
 	return q;
 }
 
-// Command is a sequence as a lane knows it. Positions are those of Output.
+// Command is a sequence as a thread knows it. to and distance count output.
 struct Command {
 	u32 from, literals; // of the block's literals
 	u32 to, distance, length;
@@ -62,206 +58,265 @@ struct FrameState {
 	}
 };
 
-// Plan is the shared memory of a warp: what a byte must know of its sequence, and the output.
-struct Plan {
-	enum { MATCH, DISTANCE, LITERALS }; // literals: what is to be added to a position to find its literal
+// Board is where the threads of a block tell each other.
+struct Board {
+	enum : u32 { WARPS = LANES > 1 ? ZSTD_EXECUTE_BLOCK / LANES : 1, THREADS = WARPS * LANES, WRONG = 1u << 16 };
 
-	Vector of[LANES];
-	u8 output[Output::SIZE];
-	FrameState frame; // of the block that is executed
+	Vector waiting[THREADS]; // matches: position, source, length. A warp's begin at its first thread's
+	u32 waits[WARPS];        // how many these are
+	u32 ready[WARPS];        // how many sequences of a warp belong to the next batch; WRONG if one is corrupt
+	u32 stop;                // behind the batch
+	u32 hand, status;
+	u32 sum;
+	FrameState frame;        // of the block that is executed
 };
 
-HR_FN Plan &planOfWarp() {
-	HR_SHARED Plan plans[ZSTD_EXECUTE_BLOCK / 32];
-	return plans[warp()];
+HR_FN Board &board() {
+	HR_SHARED Board b;
+	return b;
 }
 
-// Tile is up to TILE bytes of output that are made at once.
-struct Tile {
-	enum : u32 { GROUPS = 8, BYTES = GROUPS * LANES };
-	static_assert((u32)BYTES <= (u32)Output::PIECE, "a piece of output");
+// Match is one of those that wait.
+struct Match {
+	u32 to, from, length;
 
-	u32 byte[GROUPS]; // the lane's of each group: its value if it is loaded, else the position of its source
-	u32 loaded;       // a bit a group
+	HR_FN u32 distance() const { return to - from; }
+	HR_FN u32 read() const { return from + least(length, distance()); } // behind what it reads of others
+};
 
-	// load finds the sources of all bytes up to a position, and loads those that are not in Output. start is where the lane's sequence begins, and before how many sequences begin
-	// before the tile. Bytes
-	// behind stop are made as if the last match went on: they do no harm, and cost no test.
-	HR_FN void load(const Output &out, u32 stop, const Plan &plan, u32 start, u32 &before, const u8 *text) {
-		u32 upTo = (2u << lane()) - 1;
-		loaded = 0;
-		HR_UNROLL for (u32 g = 0; g < GROUPS; g++) {
-			u32 base = out.at + LANES * g, at = base + lane();
-			if (base >= stop) break;
-			u32 begins = orAll(LANES > 1 ? bitAt(start - base) : start == base);
-			Vector sequence = plan.of[before + count(begins & upTo) - 1];
-			before += count(begins);
-			u32 s = at - sequence.w[Plan::DISTANCE];
-			bool literal = at < sequence.w[Plan::MATCH];
-			bool loads = literal || s < out.oldest;
-			const u8 *p = literal ? text : out.base;
-			byte[g] = s;
-			loadByteIf(loads, byte[g], p + (literal ? at + sequence.w[Plan::LITERALS] : s));
-			loaded |= (u32)loads << g;
+// Waiting goes through the list. It is the part of a warp.
+struct Waiting {
+	const History &out;
+	Match mine;
+	u32 needs; // lanes
+
+	// find gives a lane the nth of the list.
+	HR_FN void find(u32 n) {
+		const Board &b = board();
+		u32 at = Board::THREADS;
+		HR_UNROLL for (u32 w = 0; w < Board::WARPS; w++) {
+			if (n < b.waits[w]) at = least(at, LANES * w + n);
+			n -= b.waits[w];
 		}
+		mine.to = mine.from = NONE;
+		mine.length = 0;
+		if (at == Board::THREADS) return;
+		Vector v = b.waiting[at];
+		mine.to = v.w[0];
+		mine.from = v.w[1];
+		mine.length = v.w[2];
 	}
 
-	// write writes the bytes up to a position.
-	HR_FN void write(Output &out, u32 stop) const {
-		HR_UNROLL for (u32 g = 0; g < GROUPS; g++) {
-			u32 base = out.at + LANES * g, v = byte[g];
-			if (base >= stop) break;
-			bool near = !(loaded >> g & 1), inside = near && v >= base;
-			u32 source = inside ? v - base : lane();
-			if (near && !inside) v = *out.here(v);
-			if (ballot(inside)) v = follow(v, source);
-			*out.here(base + lane()) = (u8)v;
+	// Positions rise with the lanes. behind is the number of lanes whose value is up to a bound.
+	static HR_FN u32 upTo(u32 value, u32 bound) {
+		u32 n = 0;
+		HR_UNROLL for (u32 half = LANES / 2; half > 0; half /= 2) {
+			if (shuffle(value, n + half - 1) <= bound) n += half;
+		}
+		return n;
+	}
+
+	// Those that make what a lane reads end behind its source's begin and begin before its end.
+	HR_FN void order() {
+		bool none = mine.length == 0;
+		u32 first = upTo(none ? NONE : mine.to + mine.length, mine.from), behind = upTo(mine.to, mine.read() - 1);
+		needs = bitAt(behind) - bitAt(first);
+	}
+
+	// repeat is the part of all lanes: a match of any length.
+	HR_FN void repeat(u32 to, u32 distance, u32 n) const {
+		HR_ROLLED while (n > 0) {
+			u32 some = least(n, distance);
+			Recent from = {to - distance - out.origin};
+			place(to - out.origin, from, some, lane(), LANES);
 			syncWarp();
+			to += some;
+			n -= some;
+			distance *= 2; // which lies as far in the repeated bytes
 		}
-		out.wrote(stop - out.at);
 	}
 
-	// follow gives a lane the value of the lane that its source is, or that one's source.
-	static HR_FN u32 follow(u32 v, u32 source) {
-		HR_UNROLL for (u32 i = 1; i < LANES; i *= 2) source = shuffle(source, source);
-		return shuffle(v, source);
-	}
-};
-
-// Reader hands out the sequences of a block: the lane's of the next 32. Those behind them are
-// asked for while these are executed, but not kept: registers are few.
-struct Reader {
-	const u8 *packed;
-	u32 left;     // sequences
-	u32 literals; // before the next one
-	Packed mine;
-
-	HR_FN void load() {
-		mine.low = mine.high = 0;
-		if (lane() < left) mine = loadPacked(packed + 8 * lane());
-	}
-
-	// skip passes n of those that are loaded.
-	HR_FN void skip(u32 n) {
-		literals = shuffle(mine.literals(), n - 1);
-		left -= n;
-		packed += 8 * n;
-		u32 line = 128 * lane(); // of 128 bytes: four hold what comes next, cut or not, and what follows
-		if (line < least(8 * left, 512u)) prefetch(packed + line);
-	}
-};
-
-// Sequences executes those of a block. The frame is looked at rarely.
-struct Sequences {
-	Output out;
-	Reader in;
-	const u8 *text;
-	u32 begin;             // of the block; positions all
-	u32 stop;              // behind the sequences that are planned
-	u32 start, before;     // see Tile.load
-	bool good;             // no match begins before the frame
-
-	// command is the next sequence of a lane.
-	HR_FN Command command() const {
-		u32 literals = in.mine.literals(), bytes = in.mine.bytes();
-		u32 literalsBefore = shuffle(literals, (lane() - 1) & (LANES - 1)), bytesBefore = shuffle(bytes, (lane() - 1) & (LANES - 1));
-		if (lane() == 0) {
-			literalsBefore = in.literals;
-			bytesBefore = stop - begin;
+	HR_FN void copy(bool ready) const {
+		bool few = ready && mine.length <= Few::MOST;
+		Few bytes;
+		u32 to = mine.to - out.origin, distance = mine.distance();
+		bytes.load(false, nullptr, mine.from - out.origin, few ? least(mine.length, distance) : 0);
+		bytes.put(to);
+		if (few) {
+			u8 *p = History::bytes() + to;
+			HR_ROLLED for (u32 i = distance; i < mine.length; i++) p[i] = p[i - distance];
 		}
-		Command c;
-		c.from = literalsBefore;
-		c.literals = literals - literalsBefore;
-		c.to = begin + bytesBefore;
-		c.length = bytes - bytesBefore - c.literals;
-		c.distance = planOfWarp().frame.resolve(in.mine.offset());
-		return c;
-	}
-
-	// plan makes the next 32 sequences those that tiles are made of.
-	HR_FN void plan() {
-		in.load();
-		Command c = command();
-		u32 wrong = ballot(!(lane() < in.left && c.distance - 1 < c.match() - planOfWarp().frame.start));
-		u32 n = wrong ? lowest(wrong) : (u32)LANES;
-		if (n == 0) {
-			good = false;
-			in.left = 0;
-			return;
+		HR_ROLLED for (u32 many = ballot(ready && !few); many; many &= many - 1) {
+			u32 k = lowest(many);
+			repeat(shuffle(mine.to, k), shuffle(distance, k), shuffle(mine.length, k));
 		}
-		Vector v = {{c.match(), c.distance, c.from - c.to, 0}};
-		syncWarp(); // the tiles of the sequences before are begun
-		planOfWarp().of[lane()] = v;
-		start = lane() < n ? c.to : NONE;
-		stop = shuffle(c.end(), n - 1);
-		before = 0;
-		in.skip(n);
-		syncWarp();
 	}
 
 	HR_FN void all() {
-		HR_ROLLED while (in.left > 0) {
-			plan();
-			HR_ROLLED while (out.at < stop) {
-				Tile tile;
-				u32 to = least(stop, out.at + Tile::BYTES);
-				tile.load(out, to, planOfWarp(), start, before, text);
-				tile.write(out, to);
+		u32 total = 0;
+		HR_UNROLL for (u32 w = 0; w < Board::WARPS; w++) total += board().waits[w];
+		HR_ROLLED for (u32 first = 0; first < total; first += LANES) {
+			find(first + lane());
+			order();
+			HR_ROLLED for (u32 left = ballot(mine.length > 0); left;) {
+				bool ready = (left >> lane() & 1) && !(needs & left);
+				copy(ready);
+				syncWarp();
+				left &= ~ballot(ready);
 			}
 		}
 	}
 };
 
+// Sequences executes those of a block.
+struct Sequences {
+	History out;
+	const u8 *packed, *text;
+	u32 count, done; // sequences
+	u32 begin;       // of the block
+	Packed next, before;
+	Command mine;
+
+	HR_FN void load(u32 i) {
+		next.low = next.high = before.low = before.high = 0;
+		if (i >= count) return;
+		next = loadPacked(packed + 8 * (u64)i);
+		if (i > 0) before = loadPacked(packed + 8 * (u64)i - 8);
+	}
+
+	HR_FN void understand() {
+		mine.from = before.literals();
+		mine.literals = next.literals() - before.literals();
+		mine.to = begin + before.bytes();
+		mine.length = next.bytes() - before.bytes() - mine.literals;
+		mine.distance = board().frame.resolve(next.offset());
+	}
+
+	// announce says how many of the warp's sequences fit in a batch that begins at a
+	// position, and looks at all.
+	HR_FN void announce(u32 at) {
+		understand();
+		bool has = done + thread() < count;
+		u32 fit = hr::count(ballot(has && mine.end() - at <= History::MOST));
+		u32 wrong = ballot(has && mine.distance - 1 >= mine.match() - board().frame.start);
+		if (lane() == 0) board().ready[warp()] = wrong ? (u32)Board::WRONG : fit;
+	}
+
+	// batch is how many sequences are next, or WRONG or more.
+	HR_FN u32 batch() const {
+		u32 n = 0;
+		HR_UNROLL for (u32 w = 0; w < Board::WARPS; w++) n += board().ready[w];
+		return n;
+	}
+
+	// enlist gives a match to the warp that goes through those that wait.
+	HR_FN void enlist(bool waits, u32 from) {
+		u32 all = ballot(waits);
+		Vector v = {{mine.match(), from, mine.length, 0}};
+		if (waits) board().waiting[LANES * warp() + hr::count(all & below())] = v;
+		if (lane() == 0) board().waits[warp()] = hr::count(all);
+	}
+
+	// copy is the part of a warp of the first n sequences.
+	HR_FN void copy(u32 n) {
+		bool has = thread() < n;
+		u32 literals = has ? mine.literals : 0, length = has ? mine.length : 0;
+		u32 from = mine.match() - mine.distance;
+		bool waits = has && from + length > out.at;
+		const u8 *p = text + mine.from;
+		Few fewLiterals, few;
+		fewLiterals.load(true, p, (u32)(u64)p, literals <= Few::MOST ? literals : 0);
+		few.load(from < out.oldest(), out.base + from, from - out.origin, !waits && length <= Few::MOST ? length : 0);
+		enlist(waits, from);
+		fewLiterals.put(mine.to - out.origin);
+		few.put(mine.match() - out.origin);
+		HR_ROLLED for (u32 many = ballot(literals > Few::MOST); many; many &= many - 1) {
+			u32 k = lowest(many);
+			Memory memory = {text + shuffle(mine.from, k)};
+			place(shuffle(mine.to, k) - out.origin, memory, shuffle(literals, k), lane(), LANES);
+		}
+		HR_ROLLED for (u32 many = ballot(!waits && length > Few::MOST); many; many &= many - 1) {
+			u32 k = lowest(many), source = shuffle(from, k), to = shuffle(mine.match(), k) - out.origin, some = shuffle(length, k);
+			if (source < out.oldest()) {
+				Memory memory = {out.base + source};
+				place(to, memory, some, lane(), LANES);
+			} else {
+				Recent recent = {source - out.origin};
+				place(to, recent, some, lane(), LANES);
+			}
+		}
+	}
+
+	// alone executes a sequence that is too long for a batch. It is the part of all threads.
+	HR_FN void alone() {
+		load(done);
+		understand();
+		out.append(text + mine.from, mine.literals);
+		out.repeat(mine.distance, mine.length);
+		done++;
+	}
+
+	// all is false if a match begins before the frame.
+	HR_FN bool all() {
+		load(thread());
+		announce(out.at);
+		syncBlock();
+		HR_ROLLED while (done < count) {
+			u32 n = batch();
+			if (n >= Board::WRONG) return false;
+			if (n == 0) {
+				alone();
+				load(done + thread());
+				announce(out.at);
+				syncBlock();
+				continue;
+			}
+			copy(n);
+			if (thread() == n - 1) board().stop = mine.end();
+			syncBlock();
+			u32 stop = board().stop, turn = done / Board::THREADS % Board::WARPS; // each warp's, mostly
+			done += n;
+			load(done + thread());
+			if (warp() == turn) {
+				Waiting waiting = {out, {0, 0, 0}, 0};
+				waiting.all();
+			}
+			announce(stop);
+			syncBlock();
+			out.made(stop);
+		}
+		return true;
+	}
+};
+
 struct Executed {
-	Output out;
+	History out;
 	bool good;
 };
 
 // executeSequences is compiled on its own, so that what the caller has to remember takes no
 // registers here.
-HR_FAR Executed executeSequences(Output out, const Block &b, const u8 *text) {
+HR_FAR Executed executeSequences(History out, const Block &b, const u8 *text) {
 	Sequences s;
 	s.out = out;
-	s.out.bytes = planOfWarp().output; // the same, known to be shared memory
-	s.in.packed = (const u8 *)b.sequences;
-	s.in.left = b.sequenceCount;
-	s.in.literals = 0;
+	s.packed = (const u8 *)b.sequences;
 	s.text = text;
-	s.begin = s.stop = s.out.at;
-	s.start = s.before = 0;
-	s.good = true;
-	s.all();
-	Executed done = {s.out, s.good};
+	s.count = b.sequenceCount;
+	s.done = 0;
+	s.begin = out.at;
+	bool good = s.all();
+	Executed done = {s.out, good};
 	return done;
 }
 
-// Executor executes the blocks of a segment. All lanes of a warp know the same of it.
+// Executor executes the blocks of a segment. All threads of a thread block know the same of it.
 struct Executor {
-	Output out;
+	History out;
 	u32 stop; // position behind the output
 	FrameState frame;
 	const u8 *src;
 
 	HR_FN u32 room() const { return stop - out.at; }
-
-	HR_FN void repeat(u32 value, u32 n) {
-		HR_ROLLED while (n > 0) {
-			u32 some = least<u32>(n, Output::PIECE);
-			HR_ROLLED for (u32 i = lane(); i < some; i += LANES) *out.here(out.at + i) = (u8)value;
-			out.wrote(some);
-			n -= some;
-		}
-	}
-
-	// passed goes behind bytes that are in the output already.
-	HR_FN void passed(u32 n) {
-		if (n < 2 * Output::PIECE) {
-			out.literals(out.base + out.at, n);
-			return;
-		}
-		out.flushTo(out.at);
-		out.skip(n);
-	}
 
 	HR_FN Status compressed(const Block &b) {
 		const u8 *text = decodesLiterals(b) ? (const u8 *)b.literals : src + b.literalsAt;
@@ -272,19 +327,19 @@ struct Executor {
 		if (all.bytes() > room() || rest > room() - all.bytes()) return CORRUPT;
 		if (all.bytes() + rest > b.most) return UNSUPPORTED; // see parseCompressed
 		if (b.flags & DIRECT) {
-			passed(rest);
+			out.flush();
+			out.skip(rest);
 			return OK;
 		}
 		if (b.sequenceCount > 0) {
-			if (lane() == 0) planOfWarp().frame = frame;
-			syncWarp();
+			if (thread() == 0) board().frame = frame;
+			syncBlock();
 			Executed done = executeSequences(out, b, text);
 			if (!done.good) return CORRUPT;
 			out = done.out;
-			out.bytes = planOfWarp().output;
 			frame.follow(b.repeats);
 		}
-		out.literals(text + all.literals(), rest);
+		out.append(text + all.literals(), rest);
 		return OK;
 	}
 
@@ -294,10 +349,14 @@ struct Executor {
 		u32 n = out.at - frame.start;
 		if (b.content != NONE && b.content != n) return false;
 		if (!check || !(b.flags & CHECKSUM)) return true;
-		syncWarp();
-		out.flushTo(out.at);
-		syncWarp();
-		return (u32)XXH64::of(out.base + frame.start, n) == b.checksum;
+		out.flush();
+		syncBlock();
+		if (warp() == 0) {
+			u32 sum = (u32)XXH64::of(out.base + frame.start, n);
+			if (lane() == 0) board().sum = sum;
+		}
+		syncBlock();
+		return board().sum == b.checksum;
 	}
 
 	HR_FN Status one(const Block &b, bool check) {
@@ -308,41 +367,48 @@ struct Executor {
 		} else if (b.decoded > room()) {
 			status = CORRUPT;
 		} else if (b.type == RAW) {
-			out.literals(src + b.body, b.decoded);
-		} else {
-			repeat(loadByte(src + b.body), b.decoded);
+			out.append(src + b.body, b.decoded);
+		} else if (b.decoded > 0) {
+			out.append(src + b.body, 1);
+			out.repeat(1, b.decoded - 1);
 		}
 		if (status == OK && (b.flags & LAST) && !finish(b, check)) status = CORRUPT;
 		return status;
 	}
 };
 
-// executeSegment is the part of a warp.
+// executeSegment is the part of a thread block.
 HR_FN void executeSegment(const ZstdParams &p, const Work &work, const Segment &s) {
-	// Another segment may fail in this moment: all lanes go by what one has seen.
-	if (shuffle(lane() == 0 ? *statusOf(p, s.chunk) : 0u, 0) != OK) return;
+	// Another segment may fail in this moment: all threads go by what one has seen.
+	if (thread() == 0) board().status = *statusOf(p, s.chunk);
+	syncBlock();
+	if (board().status != OK) return;
 	bool check = !(chunkOf(p, s.chunk).flags & UNCHECKED);
-	Output out(planOfWarp().output, (u8 *)s.dst);
-	Executor e = {out, out.at + s.bytes, {0, {0, 0, 0}}, sourceOf(p, s.chunk)};
+	Executor e;
+	e.out.open((u8 *)s.dst);
+	e.stop = e.out.at + s.bytes;
+	e.frame.begin(e.out.at);
+	e.src = sourceOf(p, s.chunk);
 	Status status = OK;
 	HR_ROLLED for (u32 i = 0; i < s.count && status == OK; i++) status = e.one(work.blocks[s.first + i], check);
 	if (status == OK && e.room() > 0) status = CORRUPT;
-	syncWarp();
-	if (status == OK) e.out.flushTo(e.out.at);
-	else if (lane() == 0) fail(p, s.chunk, status);
+	if (status == OK) e.out.flush();
+	else if (thread() == 0) fail(p, s.chunk, status);
 }
 
 } // namespace zstd
 } // namespace hr
 
-HR_KERNEL(hr::ZSTD_EXECUTE_BLOCK, 16) hr_zstd_execute(hr::ZstdParams p) {
+HR_KERNEL(hr::ZSTD_EXECUTE_BLOCK, 10) hr_zstd_execute(hr::ZstdParams p) {
 	using namespace hr;
 	zstd::Work work(p);
 	u32 segments = work.segmentCount();
 	HR_ROLLED for (;;) {
-		u32 segment = zstd::nextHand(&work.head->nextSegment);
+		syncBlock(); // what the threads have read of the board is read
+		if (thread() == 0) zstd::board().hand = take(&work.head->nextSegment);
+		syncBlock();
+		u32 segment = zstd::board().hand;
 		if (segment >= segments) return;
 		zstd::executeSegment(p, work, work.segments[segment]);
-		syncWarp();
 	}
 }

@@ -12,7 +12,7 @@ namespace zstd {
 // holds few warps.
 struct HuffmanDesk {
 	enum : u32 { FEW = 4, MANY = 8, TABLE_ENTRIES = FEW << MAX_TREE_LOG };
-	typedef Bits<8, 2> Stream;
+	typedef Bits<8, 2, false> Stream;
 
 	alignas(16) u8 rings[LANES][Stream::RING_BYTES];
 	u16 tables[TABLE_ENTRIES];
@@ -74,23 +74,23 @@ struct Decoder {
 	Place table;
 	u32 shift; // of a window, for twice the index of an entry
 
-	HR_FN u32 entry() const { return halfAt(table + (in.window[0] >> shift & ~1u)); }
+	HR_FN u32 entry(u32 word) const { return halfAt(table + (word >> shift & ~1u)); }
 
 	HR_FN void one(u8 *out) {
-		in.peek();
-		u32 e = entry();
+		in.look();
+		u32 e = entry(in.window(0));
 		in.skip(e & 255);
 		storeByte(out, e >> 8);
 	}
 
 	// four decodes four symbols: 44 bits at most, so one window does.
 	HR_FN u32 four() {
-		u32 bytes = 0, bits = 0;
-		in.peek();
+		in.look();
+		u32 bytes = 0, bits = 0, w[2] = {in.window(0), in.window(1)};
 		HR_UNROLL for (u32 k = 0; k < 4; k++) {
-			u32 e = entry();
-			in.window[0] = funnelLeft(in.window[1], in.window[0], e);
-			in.window[1] = funnelLeft(0, in.window[1], e);
+			u32 e = entry(w[0]);
+			w[0] = funnelLeft(w[1], w[0], e);
+			w[1] = funnelLeft(0, w[1], e);
 			bits += e;
 			bytes = permute(bytes, e, k == 0 ? 0x3215 : k == 1 ? 0x3250 : k == 2 ? 0x3510 : 0x5210);
 		}
@@ -105,13 +105,13 @@ struct Decoder {
 		HR_ROLLED for (; n > 0 && !aligned(out, 16); n--) one(out++);
 		HR_ROLLED for (; n >= 16; n -= 16) {
 			u32 w[4];
-			in.fill();
+			in.fill<2>();
 			in.ready<3>();
 			HR_UNROLL for (u32 k = 0; k < 4; k++) w[k] = four();
 			storeVector(out, w);
 			out += 16;
 		}
-		in.fill();
+		in.fill<2>();
 		in.ready<0>();
 		HR_ROLLED for (; n > 0; n--) one(out++);
 		return in.exact();

@@ -47,6 +47,9 @@ HR_FN u32 matchLength(u32 code) {
 	return lengthOf(128u << (code - 43), code - 36);
 }
 
+// valueBits is how many bits follow a code. None below it has more.
+HR_FN u8 valueBits(u32 kind, u32 code) { return (u8)(kind == LITERAL_LENGTHS ? literalLength(code) : kind == MATCH_LENGTHS ? matchLength(code) : code); }
+
 // Tree is a Huffman tree: for each of 256 symbols its weight in the top 4 bits, below it
 // where its entries begin in a table of 2^log entries.
 enum : u32 { MAX_TREE_LOG = 11, MAX_WEIGHT = 12, WEIGHTS = 256 };
@@ -81,6 +84,7 @@ HR_FN u32 readTable(Desk &d, Block &b, u32 kind, u32 at) {
 		if (lane() == 0) {
 			table[0] = entryOf(1, d.in.bytes[at]);
 			b.logs[kind] = 0;
+			b.values[kind] = valueBits(kind, d.in.bytes[at]);
 		}
 		return at + 1;
 	case PREDEFINED:
@@ -97,7 +101,10 @@ HR_FN u32 readTable(Desk &d, Block &b, u32 kind, u32 at) {
 	}
 	syncWarp();
 	buildTable(d.builder, d.counts, table);
-	if (lane() == 0) b.logs[kind] = (u8)d.counts.log;
+	if (lane() == 0) {
+		b.logs[kind] = (u8)d.counts.log;
+		b.values[kind] = valueBits(kind, d.counts.symbols - 1);
+	}
 	syncWarp();
 	return at;
 }
@@ -199,18 +206,19 @@ HR_FN void countWeights(Desk &d, u32 n) {
 	syncWarp();
 }
 
+// startWeights finds where the entries of each weight begin. It is the part of one lane.
+HR_FN void startWeights(Desk &d) {
+	u32 start = 0;
+	HR_ROLLED for (u32 w = 1; w <= MAX_WEIGHT; w++) {
+		u32 entries = d.ranks[w] << (w - 1);
+		d.ranks[w] = start;
+		start += entries;
+	}
+}
+
 // writeTree orders symbols by weight, then by value (4.2.1.3): that is the order of
 // their entries.
 HR_FN void writeTree(Desk &d, u32 n, u16 *tree) {
-	if (lane() == 0) {
-		u32 start = 0;
-		HR_ROLLED for (u32 w = 1; w <= MAX_WEIGHT; w++) {
-			u32 entries = d.ranks[w] << (w - 1);
-			d.ranks[w] = start;
-			start += entries;
-		}
-	}
-	syncWarp();
 	HR_ROLLED for (u32 g = 0; g < WEIGHTS; g += LANES) {
 		u32 w = g + lane() < n ? d.weights[g + lane()] : 0, same = match(w), before = count(same & below());
 		u32 start = d.ranks[w];
@@ -233,8 +241,12 @@ HR_FN Status readTree(Desk &d, const u8 *src, Block &b) {
 	bool pair = d.ranks[1] >= 2; // the two longest codes differ in their last bit
 	syncWarp();
 	if (!pair) return CORRUPT;
+	if (lane() == 0) {
+		startWeights(d);
+		b.treeLog = (u8)log;
+	}
+	syncWarp();
 	writeTree(d, n, (u16 *)b.tree);
-	if (lane() == 0) b.treeLog = (u8)log;
 	return OK;
 }
 
