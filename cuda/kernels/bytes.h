@@ -139,7 +139,7 @@ template <int WORDS> struct Run {
 		shift = 8 * (u32)at;
 		HR_UNROLL for (int i = 0; i <= WORDS; i++) {
 			raw[i] = 0;
-			if (4 * i + 4 > from + at && 4 * i < to + at) raw[i] = loadWord(p - at + 4 * i);
+			if (from < to && 4 * i + 4 > from + at && 4 * i < to + at) raw[i] = loadWord(p - at + 4 * i);
 		}
 	}
 #else

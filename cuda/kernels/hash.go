@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "bba6190d809082db560756901d4a61e03f64bbdd52e70a2b6fe86de05427d7e6"
+const Hash = "6d3f063c774d0dee30ed8e995656a0958b560b3102fd6b23c088e915a64fb7ee"
