@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "02eb707ef072f43fbedabdc994eb866ed2588d2ee1442a7e97b78100ee366073"
+const Hash = "6d3f063c774d0dee30ed8e995656a0958b560b3102fd6b23c088e915a64fb7ee"
