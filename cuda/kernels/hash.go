@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "6d3f063c774d0dee30ed8e995656a0958b560b3102fd6b23c088e915a64fb7ee"
+const Hash = "6e5412618b64c0b51b1c9867a88e8393adff44deec67bfb6c425f0679cb354ff"

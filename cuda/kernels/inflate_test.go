@@ -380,7 +380,8 @@ func TestInflateChecksums(t *testing.T) {
 			cases = append(cases, c)
 		}
 	}
-	// A name, a comment, other fields and the header's own checksum; members and what may follow them.
+	// A name, a comment, other fields and the header's own checksum; members and what may follow
+	// them.
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
 	w.Name, w.Comment, w.Extra = "a name", string(bytes.Repeat([]byte("comment"), 20)), make([]byte, 300)

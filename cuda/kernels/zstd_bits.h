@@ -6,8 +6,7 @@ namespace hr {
 namespace zstd {
 
 // fetchVector begins to copy 16 bytes of global memory to shared memory, fetchVectorIf if wanted.
-// endFetch ends a group of fetches, and awaitFetch waits for all but the last PENDING groups of
-// this thread. On a host nothing is left to wait for.
+// See fetchWord for what ends a group of fetches, and waits for it.
 #if defined(HR_GPU)
 HR_FN void fetchVector(Place to, const u8 *from) {
 	asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
@@ -15,23 +14,19 @@ HR_FN void fetchVector(Place to, const u8 *from) {
 HR_FN void fetchVectorIf(bool wanted, Place to, const u8 *from) {
 	asm volatile("{ .reg .pred q; setp.ne.u32 q, %0, 0; @q cp.async.ca.shared.global [%1], [%2], 16; }" ::"r"((u32)wanted), "r"(to), "l"(from) : "memory");
 }
-HR_FN void endFetch() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int PENDING> HR_FN void awaitFetch() { asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory"); }
 #else
 HR_FN void fetchVector(Place to, const u8 *from) { memcpy((u8 *)to, from, 16); }
-HR_FN void endFetch() {}
-template <int PENDING> HR_FN void awaitFetch() {}
 #endif
 
 // Bits is a bitstream that a lane reads. A ring in shared memory holds VECTORS pieces of 16
 // bytes of it, fetched long before they are needed; a window of WORDS words is read there at
 // any position, so that nothing needs to be refilled.
 //
-// Positions are in bits from the multiple of 16 bytes at or before the stream, less the bits
-// of a window: that is what lies below a position, and begins so many bits up. All fetches stay within
-// the vectors that hold the stream: what lies before its begin are other bytes, and
-// whoever reads them finds by exact() that the stream is corrupt.
-// With ALIGNED, a ring begins at a multiple of its 16 * VECTORS.
+// Positions are in bits from the multiple of 16 bytes at or before the stream, less the bits of a
+// window: that is what lies below a position, and begins so many bits up. All fetches stay within
+// the vectors that hold the stream: what lies before its begin are other bytes, and whoever reads
+// them finds by exact() that the stream is corrupt. With ALIGNED, a ring begins at a multiple of
+// its 16 * VECTORS.
 template <u32 VECTORS, u32 WORDS, bool ALIGNED> struct Bits {
 	enum : u32 {
 		RING = 16 * VECTORS,
@@ -77,10 +72,10 @@ template <u32 VECTORS, u32 WORDS, bool ALIGNED> struct Bits {
 
 	HR_FN void skip(u32 n) { at -= (i32)n; }
 
-	// fill fetches N vectors, if there is room for them: whoever calls it after 128 * N bits at most finds
-	// that there never is for more. What is fetched can be read when ready() has been called
-	// after as many more fills as that says: then all vectors from top() down to the VECTORS - 1st
-	// below it are there.
+	// fill fetches N vectors, if there is room for them: whoever calls it after 128 * N bits at
+	// most finds that there never is for more. What is fetched can be read when ready() has been
+	// called after as many more fills as that says: then the vectors from top() on, down to that
+	// which is VECTORS - 1 below it, are there.
 	template <u32 N> HR_FN void fill() {
 #if defined(HR_GPU)
 		HR_UNROLL for (u32 i = 0; i < N; i++) fetchNext();

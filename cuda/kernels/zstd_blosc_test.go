@@ -103,8 +103,8 @@ func (f bloscFrame) bytes() []byte {
 
 const zstdStreams = 4 << 5 // in the flags of a frame
 
-// bloscShapes are frames with zstd inside of all shapes: split or not, shuffled in each way or not, with short
-// last blocks, streams stored and encoded, in blocks anywhere.
+// bloscShapes are frames with zstd inside of all shapes: split or not, shuffled in each way or not,
+// with short last blocks, streams stored and encoded, in blocks anywhere.
 func bloscShapes(t testing.TB) (sources []zstdSource) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(51, 52))
