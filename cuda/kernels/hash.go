@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "6d3f063c774d0dee30ed8e995656a0958b560b3102fd6b23c088e915a64fb7ee"
+const Hash = "4dd401da495779fd2ee702ed0b43ab0e8197aa2a82b223fdd083c1144c22817f"
