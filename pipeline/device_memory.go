@@ -223,6 +223,7 @@ func (d *device) take() (err error) {
 	if d.mender, err = d.newStage(at, room{}, 0); err != nil {
 		return err
 	}
+	d.mender.copies = d.mender.compute // not behind the waves that were issued meanwhile
 	at += cuda.Ptr(d.mender.room.bytes())
 	for range deviceWaves {
 		s, err := d.newStage(at, each, d.unpackedBytes(wave))

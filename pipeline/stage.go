@@ -40,11 +40,12 @@ type stage struct {
 	params   []byte
 	owed     []*pooledEvent // that the wave waits for
 	compute  *cuda.Stream
-	copied   *cuda.Event // the wave's bytes are on the device
-	began    *cuda.Event // the device may decode them; timed
-	ended    *cuda.Event // its chunks are decoded; timed
-	kept     *cuda.Event // its chunks are decoded, and those of all waves before it
-	done     *cuda.Event // the wave is
+	copies   *cuda.Stream // the device's; of the settler's stage, compute
+	copied   *cuda.Event  // what was copied for the wave so far is on the device
+	began    *cuda.Event  // the device may decode them; timed
+	ended    *cuda.Event  // its chunks are decoded; timed
+	kept     *cuda.Event  // its chunks are decoded, and those of all waves before it
+	done     *cuda.Event  // the wave is
 	ready    chan struct{}
 }
 
@@ -148,6 +149,7 @@ func (d *device) newStage(at cuda.Ptr, r room, unpacked int64) (_ *stage, err er
 	if s.compute, err = gpu.NewStream(cuda.LowPriority); err != nil {
 		return nil, err
 	}
+	s.copies = d.copies
 	return s, nil
 }
 
