@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "4dd401da495779fd2ee702ed0b43ab0e8197aa2a82b223fdd083c1144c22817f"
+const Hash = "f2f6c2d5a068c02466c847fd840478f47966b2e23afa83b908d3a8728928d42b"
