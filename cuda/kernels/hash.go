@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "6e5412618b64c0b51b1c9867a88e8393adff44deec67bfb6c425f0679cb354ff"
+const Hash = "8f51cc646affb33809bd240976139a2decaf421afad290419163831f1b85bb3e"
