@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "efab0bced3eb0aa25cc81e6a85fc78a47e80ad8f57464c4d28bdd664a35d9368"
+const Hash = "94c41283c9b1489395b64faaa29bfaa7626562afe52083c1cd497be493d2c837"
