@@ -24,7 +24,7 @@ GOFILES := $(shell find . -path './.*' -prune -o -path ./build -prune -o -path .
 	$(wildcard codec/*.s cuda/*.[ch] cuda/nvcomp/*.[ch] cuda/kernels/*.ptx) go.mod go.sum
 PYFILES := $(shell find python -name '*.py' -o -name '*.pyi' -o -name 'py.typed' -o -name 'pyproject.toml' 2>/dev/null)
 
-.PHONY: help build uring lib wheel demo kernels kernels-check test check test-go test-device test-nocgo test-python test-torch test-gpu gpu-binaries test-oracle race fuzz-short lint vuln fmt brain brain-picture bench bench-compare bench-gpu tables soak clean
+.PHONY: help build uring lib wheel demo kernels kernels-check test check test-go test-device test-nocgo test-python test-torch test-gpu test-gpu-decoders gpu-binaries test-oracle test-decoders race fuzz-short lint vuln fmt brain brain-picture bench bench-compare bench-gpu tables soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -148,13 +148,23 @@ test-torch: .venv-torch/wheel build build/panic/libheadrace.so ## with torch (a 
 	cd python/tests && timeout 300 ../../.venv-torch/bin/python -P -m pytest -q -k "torch or table or dlpack"
 	timeout 600 .venv-torch/bin/python -P -m pytest -q tests/torch
 
-gpu-binaries: build $(WHEEL) ## what test-gpu runs, into build/gpu: for a machine without Go
+gpu-binaries: build $(WHEEL) build/gpu/writers.corpus ## what test-gpu runs, into build/gpu: for a machine without Go
 	mkdir -p build/gpu && rm -f build/gpu/headrace-*.whl && cp dist/*.whl bin/headrace build/gpu/
 	$(GO) test -c -trimpath -ldflags="-s -w" -o build/gpu/cuda.test ./cuda
 	$(GO) test -c -trimpath -ldflags="-s -w" -o build/gpu/pipe.test ./pipeline
 
 test-gpu: ## everything that needs a GPU, from build/gpu; needs Python with pytest and a driver, no Go
 	$(PYTHON) tests/gpu/run.py
+
+# The campaign of the decoders (tests/decoders): on this processor a small part of it.
+test-decoders: .venv-oracle/ready ## the GPU decoders' host build on what encoders write, and on damaged chunks
+	.venv-oracle/bin/python tests/decoders/campaign.py host --most 70000 --every 20 --damaged 5000 >/dev/null
+
+build/gpu/writers.corpus: .venv-oracle/ready $(wildcard tests/decoders/*.py tests/decoders/*/*.go)
+	mkdir -p $(@D) && .venv-oracle/bin/python tests/decoders/campaign.py writers --go "$(GO)" $@
+
+test-gpu-decoders: ## the whole campaign on a GPU: 24000 chunks, a million damaged ones, compute-sanitizer; needs nvcc, numcodecs, zstandard
+	$(PYTHON) tests/decoders/campaign.py gpu $(patsubst %,--writers %,$(wildcard build/gpu/writers.corpus))
 
 test-oracle: .venv-oracle/wheel build ## the differential suite against zarr-python, numcodecs and tensorstore
 	.venv-oracle/bin/python -P -m pytest -q tests/oracle
@@ -165,12 +175,14 @@ race: ## the Go tests under the race detector
 fuzz-short: ## each fuzzer for FUZZTIME
 	GO="$(GO)" tools/fuzz.sh $(FUZZTIME)
 
-soak: race ## long fuzzing, a larger differential suite, the lazy fake GPU, 2000 launches and 1 GB of output a rank
+soak: race build/gpu/writers.corpus ## long fuzzing, a larger differential suite, the lazy fake GPU, 2000 launches and 1 GB of output a rank
 	$(GO) test ./pipeline -device lazy
 	$(GO) test -race -tags uring -ldflags=$(LINKNAME) ./store ./pipeline -run 'Access|Direct|Block|Ring|Close|Reader|BatchesEqual'
 	CYCLES=2000 TEE_BYTES=1000000000 $(GO) test ./launcher -run 'TestNothingIsLeft|TestTeeLosesNothing'
 	GO="$(GO)" tools/fuzz.sh 2m
 	$(MAKE) test-oracle ORACLE_ROUNDS=20
+	.venv-oracle/bin/python tests/decoders/campaign.py host --writers build/gpu/writers.corpus --most 140000 --damaged 100000
+	.venv-oracle/bin/python tests/decoders/campaign.py host --fibers --most 70000 --every 7 --damaged 20000
 
 # --- checks
 

@@ -37,6 +37,7 @@ SOURCES = [
     "kernels.cu",
     "lz4.h",
     "recent.h",
+    "sequences.h",
     "shuffle.h",
     "simt.h",
     "window.h",

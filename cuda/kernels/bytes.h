@@ -66,10 +66,12 @@ struct alignas(8) Quad {
 // Accesses of shared memory, aligned.
 #if defined(HR_GPU)
 HR_FN u32 getWord(const u8 *p) { return *(const u32 *)p; }
+HR_FN void putWord(u8 *p, u32 v) { *(u32 *)p = v; }
 HR_FN Vector getVector(const u8 *p) { return *(const Vector *)p; }
 HR_FN void putVector(u8 *p, const Vector &v) { *(Vector *)p = v; }
 #else
 HR_FN u32 getWord(const u8 *p) { return loadWord(p); }
+HR_FN void putWord(u8 *p, u32 v) { memcpy(p, &v, 4); }
 HR_FN Vector getVector(const u8 *p) {
 	Vector v;
 	memcpy(&v, p, sizeof v);
@@ -124,7 +126,7 @@ template <int WORDS> struct Run {
 		shift = 8 * (u32)at;
 		HR_UNROLL for (int i = 0; i <= WORDS; i++) {
 			raw[i] = 0;
-			if (4 * i + 4 > from + at && 4 * i < to + at) raw[i] = loadWord(p - at + 4 * i);
+			if (from < to && 4 * i + 4 > from + at && 4 * i < to + at) raw[i] = loadWord(p - at + 4 * i);
 		}
 	}
 #else

@@ -3,6 +3,7 @@
 #pragma once
 #include "blosc.h"
 #include "blosclz.h"
+#include "lz4.h"
 
 namespace hr {
 
@@ -46,11 +47,8 @@ HR_FN bool findStream(const Task &task, u32 item, Stream &out) {
 	return true;
 }
 
-// decodeBloscLZ is compiled on its own: LZ4 needs all registers.
-HR_FAR bool decodeBloscLZ(blosclz::Room &room, Stream s) { return blosclz::decode(room, s.dst, s.dstBytes, s.src, s.srcBytes); }
-
 // decodeItem is the part of a warp.
-HR_FN bool decodeItem(blosclz::Room &room, const Task &task, u32 item) {
+HR_FN bool decodeItem(const Task &task, u32 item) {
 	const Chunk &c = task.chunk;
 	Stream s = {task.apart() ? (u8 *)c.scratch : task.dst(), task.src() + 4, c.dstBytes, c.srcBytes - 4};
 	if (c.method == BLOSC) {
@@ -59,20 +57,19 @@ HR_FN bool decodeItem(blosclz::Room &room, const Task &task, u32 item) {
 			copyBytes(s.dst, s.src, s.dstBytes, lane(), LANES);
 			return true;
 		}
-		if (task.frame.format() == Frame::BLOSCLZ_STREAMS) return decodeBloscLZ(room, s);
+		if (task.frame.format() == Frame::BLOSCLZ_STREAMS) return decodeBloscLZ(s.dst, s.dstBytes, s.src, s.srcBytes);
 	}
-	return decodeLZ4(room.bench, s.dst, s.dstBytes, s.src, s.srcBytes);
+	return decodeLZ4(s.dst, s.dstBytes, s.src, s.srcBytes);
 }
 
 // Hand is what a block of threads works on at a time: so many chunks that no warp is idle
 // while another decodes the only stream of its chunk.
 struct Hand {
-	enum { CHUNKS = 2, WARPS = DECODE_BLOCK / 32 };
+	enum { CHUNKS = 2 };
 
 	Task tasks[CHUNKS];
 	u32 count;
 	u32 item; // the next one that is not decoded
-	blosclz::Room rooms[WARPS];
 };
 
 // decodeItems is the part of a warp.
@@ -84,7 +81,7 @@ HR_FN void decodeItems(Hand &hand) {
 		HR_ROLLED for (; t < hand.count && item >= hand.tasks[t].items; t++) item -= hand.tasks[t].items;
 		if (t == hand.count) return;
 		Task &task = hand.tasks[t];
-		bool good = decodeItem(hand.rooms[warp()], task, item);
+		bool good = decodeItem(task, item);
 		if (!good && lane() == 0) task.bytes = CORRUPT;
 	}
 }

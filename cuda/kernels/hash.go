@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "94c41283c9b1489395b64faaa29bfaa7626562afe52083c1cd497be493d2c837"
+const Hash = "2b76323eeef01d21941968881d2a1fc8fe5b98c891e7b93a60a6666dca2d79d3"

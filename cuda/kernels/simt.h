@@ -184,6 +184,31 @@ HR_FN u32 wordAt(Place p) {
 	asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(p));
 	return v;
 }
+HR_FN u32 byteAt(Place p) {
+	u32 v;
+	asm volatile("ld.shared.u8 %0, [%1];" : "=r"(v) : "r"(p));
+	return v;
+}
+HR_FN void putByte(Place p, u32 v) { asm volatile("st.shared.u8 [%0], %1;" ::"r"(p), "r"(v) : "memory"); }
+HR_FN void putHalf(Place p, u32 v) { asm volatile("st.shared.u16 [%0], %1;" ::"r"(p), "h"((u16)v) : "memory"); }
+HR_FN void vectorAt(Place p, u32 *w) {
+	asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "r"(p));
+}
+HR_FN void putVectorAt(Place p, const u32 *w) {
+	asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(p), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
+}
+// apart is how far a place is behind another, moved a place so far behind another: modulo 2^32.
+HR_FN u32 apart(Place a, Place b) { return a - b; }
+HR_FN Place moved(Place p, u32 n) { return p + n; }
+
+// fetchWord begins to copy an aligned word of global memory to shared memory. Fetches up to
+// endFetch are a group.
+HR_FN void fetchWord(Place to, const u8 *from) {
+	asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+}
+HR_FN void endFetch() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// awaitFetch waits for all but the last PENDING groups of this thread.
+template <int PENDING> HR_FN void awaitFetch() { asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory"); }
 // wordsAt reads two words, at a multiple of 8.
 HR_FN void wordsAt(Place p, u32 &first, u32 &second) { asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(first), "=r"(second) : "r"(p)); }
 
@@ -262,8 +287,8 @@ HR_FN u32 dot(u32 a, u32 b, u32 sum) {
 }
 HR_FN float reciprocal(float v) { return 1 / v; }
 
-typedef const u8 *Place;
-HR_FN Place placeOf(const void *shared) { return (const u8 *)shared; }
+typedef u8 *Place;
+HR_FN Place placeOf(const void *shared) { return (u8 *)shared; }
 HR_FN Place within(Place array, u32 offset) { return array + offset; }
 HR_FN u32 halfAt(Place p) {
 	u16 v;
@@ -275,6 +300,19 @@ HR_FN u32 wordAt(Place p) {
 	memcpy(&v, p, 4);
 	return v;
 }
+HR_FN u32 byteAt(Place p) { return *p; }
+HR_FN void putByte(Place p, u32 v) { *p = (u8)v; }
+HR_FN void putHalf(Place p, u32 v) {
+	u16 h = (u16)v;
+	memcpy(p, &h, 2);
+}
+HR_FN void vectorAt(Place p, u32 *w) { memcpy(w, p, 16); }
+HR_FN void putVectorAt(Place p, const u32 *w) { memcpy(p, w, 16); }
+HR_FN u32 apart(Place a, Place b) { return (u32)(a - b); }
+HR_FN Place moved(Place p, u32 n) { return p + (i32)n; }
+HR_FN void fetchWord(Place to, const u8 *from) { memcpy(to, from, 4); }
+HR_FN void endFetch() {}
+template <int PENDING> HR_FN void awaitFetch() {}
 HR_FN void wordsAt(Place p, u32 &first, u32 &second) {
 	first = wordAt(p);
 	second = wordAt(p + 4);
