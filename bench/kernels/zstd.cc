@@ -85,11 +85,11 @@ struct Kernel {
 	CUfunction function;
 	int block, resident;
 };
-enum { SCAN, TABLES, COUNT, ORDER, LITERALS, SEQUENCES, EXECUTE, FINISH, KERNELS };
+enum { SCAN, TABLES, COUNT, ORDER, LITERALS, SEQUENCES, EXECUTE, WIDE, FINISH, KERNELS };
 
 struct Kernels {
 	Kernel all[KERNELS] = {{"hr_zstd_scan", 0}, {"hr_zstd_tables", 0}, {"hr_zstd_count", 0}, {"hr_zstd_order", 0},
-	                       {"hr_zstd_literals", 0}, {"hr_zstd_sequences", SEQUENCES_SHARED}, {"hr_zstd_execute", 0},
+	                       {"hr_zstd_literals", 0}, {"hr_zstd_sequences", SEQUENCES_SHARED}, {"hr_zstd_execute", 0}, {"hr_zstd_execute_wide", 0},
 	                       {"hr_zstd_finish", 0}};
 
 	explicit Kernels(const Image &image) {
@@ -142,6 +142,9 @@ struct Call {
 		CHECK(cuMemsetD8Async(p.work, 0, HEAD_BYTES, stream));
 		for (int k = SCAN; k <= ORDER; k++) launch(k, stream);
 	}
+	// execute is the kernel that has the more threads at work, as cuda/decode chooses it.
+	int execute() const { return (int)chunks.size() <= kernels.all[WIDE].resident ? WIDE : EXECUTE; }
+
 	// run is the whole call, literals beside sequences.
 	void run() {
 		begin(main);
@@ -151,7 +154,7 @@ struct Call {
 		CHECK(cuEventRecord(joined, side));
 		launch(SEQUENCES, main);
 		CHECK(cuStreamWaitEvent(main, joined, 0));
-		launch(EXECUTE, main);
+		launch(execute(), main);
 		launch(FINISH, main);
 	}
 };
@@ -184,7 +187,7 @@ static std::vector<float> stages(Call &c) {
 		c.begin(c.main);
 		for (int k = 0; k < 3; k++) {
 			CHECK(cuEventRecord(e[1 + k], c.main));
-			c.launch(LITERALS + k, c.main);
+			c.launch(k < 2 ? LITERALS + k : c.execute(), c.main);
 		}
 		CHECK(cuEventRecord(e[4], c.main));
 		CHECK(cuEventSynchronize(e[4]));

@@ -13,7 +13,8 @@ type Zstd struct {
 	begin  []step // one after the other
 	// These two are bound by latency and run beside each other.
 	literals, sequences step
-	execute, finish     step
+	execute, wide       step // one of these, see executeStep
+	finish              step
 }
 
 // NewZstd finds the kernels in a module made of kernels.Images.
@@ -31,6 +32,7 @@ func NewZstd(device *cuda.Device, module *cuda.Module) (*Zstd, error) {
 		{kernels.ZstdLiterals, kernels.ZstdLiteralsBlock, 0, &z.literals},
 		{kernels.ZstdSequences, kernels.ZstdSequencesBlock, kernels.ZstdSequencesShared, &z.sequences},
 		{kernels.ZstdExecute, kernels.ZstdExecuteBlock, 0, &z.execute},
+		{kernels.ZstdExecuteWide, kernels.ZstdExecuteWideBlock, 0, &z.wide},
 		{kernels.ZstdFinish, kernels.ZstdFinishBlock, 0, &z.finish},
 	} {
 		s, err := findStep(device, module, k.name, k.block, k.shared)
@@ -108,9 +110,18 @@ func (c *Call) Append(commands *cuda.Commands, stream *cuda.Stream, table, statu
 	commands.Record(c.side, c.joined)
 	c.launch(commands, stream, c.zstd.sequences)
 	commands.Await(stream, c.joined)
-	c.launch(commands, stream, c.zstd.execute)
+	c.launch(commands, stream, c.executeStep(n))
 	c.launch(commands, stream, c.zstd.finish)
 	return nil
+}
+
+// executeStep is the kernel that has the more threads at work on n chunks: the wide one, as long
+// as it takes all of them at once.
+func (c *Call) executeStep(n int) step {
+	if n <= c.zstd.wide.resident(c.zstd.device, c.limits.SMs) {
+		return c.zstd.wide
+	}
+	return c.zstd.execute
 }
 
 func (c *Call) launch(commands *cuda.Commands, stream *cuda.Stream, s step) {

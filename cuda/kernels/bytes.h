@@ -58,24 +58,11 @@ struct alignas(16) Vector {
 #if defined(HR_GPU)
 HR_FN u32 getWord(const u8 *p) { return *(const u32 *)p; }
 HR_FN void putWord(u8 *p, u32 v) { *(u32 *)p = v; }
-// putFew writes the n low bytes of a word, up to all, at any address: none if n is not positive.
-HR_FN void putFew(u8 *p, u32 v, i32 n) {
-	asm volatile("{ .reg .pred q; .reg .u32 t;\n"
-	             "setp.gt.s32 q, %2, 0; @q st.shared.u8 [%0], %1;\n"
-	             "setp.gt.s32 q, %2, 1; shr.u32 t, %1, 8; @q st.shared.u8 [%0+1], t;\n"
-	             "setp.gt.s32 q, %2, 2; shr.u32 t, %1, 16; @q st.shared.u8 [%0+2], t;\n"
-	             "setp.gt.s32 q, %2, 3; shr.u32 t, %1, 24; @q st.shared.u8 [%0+3], t; }"
-	             ::"r"(placeOf(p)), "r"(v), "r"(n)
-	             : "memory");
-}
 HR_FN Vector getVector(const u8 *p) { return *(const Vector *)p; }
 HR_FN void putVector(u8 *p, const Vector &v) { *(Vector *)p = v; }
 #else
 HR_FN u32 getWord(const u8 *p) { return loadWord(p); }
 HR_FN void putWord(u8 *p, u32 v) { memcpy(p, &v, 4); }
-HR_FN void putFew(u8 *p, u32 v, i32 n) {
-	for (i32 i = 0; i < least(n, 4); i++) p[i] = (u8)(v >> 8 * i);
-}
 HR_FN Vector getVector(const u8 *p) {
 	Vector v;
 	memcpy(&v, p, sizeof v);

@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "8f51cc646affb33809bd240976139a2decaf421afad290419163831f1b85bb3e"
+const Hash = "2b76323eeef01d21941968881d2a1fc8fe5b98c891e7b93a60a6666dca2d79d3"

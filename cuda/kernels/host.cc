@@ -49,6 +49,7 @@ extern "C" int hr_host_launch(const char *kernel, const void *params, unsigned g
 	if (!strcmp(kernel, "hr_zstd_literals")) return hr::run(hr_zstd_literals, params, grid, block);
 	if (!strcmp(kernel, "hr_zstd_sequences")) return hr::run(hr_zstd_sequences, params, grid, block);
 	if (!strcmp(kernel, "hr_zstd_execute")) return hr::run(hr_zstd_execute, params, grid, block);
+	if (!strcmp(kernel, "hr_zstd_execute_wide")) return hr::run(hr_zstd_execute_wide, params, grid, block);
 	if (!strcmp(kernel, "hr_zstd_finish")) return hr::run(hr_zstd_finish, params, grid, block);
 	return 1;
 }

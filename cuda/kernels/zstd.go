@@ -13,23 +13,26 @@ const (
 	ZstdLiterals  = "hr_zstd_literals"
 	ZstdSequences = "hr_zstd_sequences"
 	ZstdExecute   = "hr_zstd_execute"
-	ZstdFinish    = "hr_zstd_finish"
+	// ZstdExecuteWide is for few chunks in its place: more threads work on each.
+	ZstdExecuteWide = "hr_zstd_execute_wide"
+	ZstdFinish      = "hr_zstd_finish"
 )
 
 // ZstdKernels lists them.
 func ZstdKernels() []string {
-	return []string{ZstdScan, ZstdTables, ZstdCount, ZstdOrder, ZstdLiterals, ZstdSequences, ZstdExecute, ZstdFinish}
+	return []string{ZstdScan, ZstdTables, ZstdCount, ZstdOrder, ZstdLiterals, ZstdSequences, ZstdExecute, ZstdExecuteWide, ZstdFinish}
 }
 
 // Threads in a block of the kernels of zstd.
 const (
-	ZstdScanBlock      = 64
-	ZstdTablesBlock    = 128
-	ZstdOrderBlock     = 256 // ZstdCount and ZstdOrder
-	ZstdLiteralsBlock  = 64
-	ZstdSequencesBlock = 32
-	ZstdExecuteBlock   = 128
-	ZstdFinishBlock    = 256
+	ZstdScanBlock        = 64
+	ZstdTablesBlock      = 128
+	ZstdOrderBlock       = 256 // ZstdCount and ZstdOrder
+	ZstdLiteralsBlock    = 64
+	ZstdSequencesBlock   = 32
+	ZstdExecuteBlock     = 128
+	ZstdExecuteWideBlock = 256
+	ZstdFinishBlock      = 256
 )
 
 // ZstdSequencesShared is the dynamic shared memory of a block of ZstdSequences: four

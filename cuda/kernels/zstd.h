@@ -7,7 +7,8 @@
 //   hr_zstd_order      a thread a block: lists of that work, the longest first
 //   hr_zstd_literals   a lane a Huffman stream            } beside each other
 //   hr_zstd_sequences  a lane a block: its sequences      }
-//   hr_zstd_execute    a block of threads a segment: copies literals and matches
+//   hr_zstd_execute    a block of threads a segment: copies literals and matches,
+//                      or hr_zstd_execute_wide, where segments are few
 //   hr_zstd_finish     blocks of threads a chunk: puts together the bytes of elements
 //
 // Nothing is read back by the host in between: grids are what the GPU holds, and how much there is

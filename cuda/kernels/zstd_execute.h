@@ -4,8 +4,11 @@
 // writes, since the sums are in the sequences, and copies its literals and its match,
 // unless they are long: then the warp does. All literals of a batch can be copied at once, and
 // those matches, most of them, that lie before it. The others wait in a list, which one warp
-// goes through while the others get the next sequences: it finds out for each which
+// goes through while the others look at the next sequences: it finds out for each which
 // others it needs, and copies those whose bytes are there until all are.
+//
+// Whatever a batch reads is in shared memory by then: literals and sequences, which lie one after
+// the other, are fetched one batch ahead, and far matches while the matches of the batch before wait.
 #pragma once
 #include "zstd_checksum.h"
 #include "zstd_history.h"
@@ -13,6 +16,16 @@
 
 namespace hr {
 namespace zstd {
+
+enum : u32 { WRONG = 1u << 16 };
+
+typedef Shape<ZSTD_EXECUTE_BLOCK, 3072, 3584, 10752, 4096> ManyShape;
+typedef Shape<ZSTD_EXECUTE_WIDE_BLOCK, 5120, 6144, 19456, 8192> FewShape; // for few segments
+
+HR_FN Packed unpacked(Pair p) {
+	Packed q = {p.low, p.high};
+	return q;
+}
 
 HR_FN Packed loadPacked(const u8 *p) {
 	u32 w[2];
@@ -30,84 +43,30 @@ struct Command {
 	HR_FN u32 end() const { return to + literals + length; }
 };
 
-// FrameState is what execution knows of the frame that it is in.
-struct FrameState {
-	u32 start;      // position
-	u32 repeats[3]; // 3.1.1.5
-
-	HR_FN void begin(u32 at) {
-		start = at;
-		repeats[0] = 1;
-		repeats[1] = 4;
-		repeats[2] = 8;
-	}
-
-	// resolve gives the distance of an offset; 0 is corrupt.
-	HR_FN u32 resolve(u32 offset) const {
-		if (!(offset & INHERITED)) return offset;
-		u32 slot = offset >> INHERITED_SLOT & 3, less = INHERITED_BIAS - (offset & (2 * INHERITED_BIAS - 1));
-		u32 r = slot == 0 ? repeats[0] : slot == 1 ? repeats[1] : repeats[2];
-		return r > less ? r - less : 0;
-	}
-
-	HR_FN void follow(const u32 *offsets) {
-		u32 a = resolve(offsets[0]), b = resolve(offsets[1]), c = resolve(offsets[2]);
-		repeats[0] = a;
-		repeats[1] = b;
-		repeats[2] = c;
-	}
-};
-
-// Board is where the threads of a block tell each other.
-struct Board {
-	enum : u32 { WARPS = LANES > 1 ? ZSTD_EXECUTE_BLOCK / LANES : 1, THREADS = WARPS * LANES, WRONG = 1u << 16 };
-
-	Vector waiting[THREADS]; // matches: position, source, length. A warp's begin at its first thread's
-	u32 waits[WARPS];        // how many these are
-	u32 ready[WARPS];        // how many sequences of a warp belong to the next batch; WRONG if one is corrupt
-	u32 stop;                // behind the batch
-	u32 hand, status;
-	u32 sum;
-	FrameState frame;        // of the block that is executed
-};
-
-HR_FN Board &board() {
-	HR_SHARED Board b;
-	return b;
-}
-
-// Match is one of those that wait.
-struct Match {
-	u32 to, from, length;
-
-	HR_FN u32 distance() const { return to - from; }
-	HR_FN u32 read() const { return from + least(length, distance()); } // behind what it reads of others
-};
-
-// Waiting goes through the list. It is the part of a warp.
-struct Waiting {
-	const History &out;
-	Match mine;
-	u32 needs; // lanes
+// Waiting goes through the list of matches. It is the part of a warp. Places are indexes of the history.
+template <class S> struct Waiting {
+	Place history;
+	u32 to, from, length; // of a lane's; length is 0 if it has none
+	u32 needs;            // lanes
 
 	// find gives a lane the nth of the list.
 	HR_FN void find(u32 n) {
-		const Board &b = board();
-		u32 at = Board::THREADS;
-		HR_UNROLL for (u32 w = 0; w < Board::WARPS; w++) {
-			if (n < b.waits[w]) at = least(at, LANES * w + n);
-			n -= b.waits[w];
+		const ExecuteDesk<S> &d = desk<S>();
+		u32 at = S::THREADS;
+		HR_UNROLL for (u32 w = 0; w < S::WARPS; w++) {
+			if (n < d.waits[w]) at = least(at, LANES * w + n);
+			n -= d.waits[w];
 		}
-		mine.to = mine.from = NONE;
-		mine.length = 0;
-		if (at == Board::THREADS) return;
-		Vector v = b.waiting[at];
-		mine.to = v.w[0];
-		mine.from = v.w[1];
-		mine.length = v.w[2];
+		to = from = 0xffff;
+		length = 0;
+		if (at == S::THREADS) return;
+		Pair p = d.waiting[at];
+		to = p.low & 0xffff;
+		from = p.low >> 16;
+		length = p.high;
 	}
 
-	// Positions rise with the lanes. behind is the number of lanes whose value is up to a bound.
+	// Places rise with the lanes. upTo is the number of lanes whose value is up to a bound.
 	static HR_FN u32 upTo(u32 value, u32 bound) {
 		u32 n = 0;
 		HR_UNROLL for (u32 half = LANES / 2; half > 0; half /= 2) {
@@ -116,49 +75,57 @@ struct Waiting {
 		return n;
 	}
 
+	HR_FN u32 distance() const { return to - from; }
+
 	// Those that make what a lane reads end behind its source's begin and begin before its end.
 	HR_FN void order() {
-		bool none = mine.length == 0;
-		u32 first = upTo(none ? NONE : mine.to + mine.length, mine.from), behind = upTo(mine.to, mine.read() - 1);
+		u32 read = from + least(length, distance());
+		u32 first = upTo(length ? to + length : NONE, from), behind = upTo(to, read - 1);
 		needs = bitAt(behind) - bitAt(first);
 	}
 
+	// bytes copies n bytes that lie as far before them. It is the part of all lanes, and the loads of
+	// two rounds come before their stores.
+	HR_FN void bytes(u32 at, u32 before, u32 n) const {
+		Place out = history + at, in = out - before;
+		HR_ROLLED for (u32 i = lane(); i < n; i += 2 * LANES) {
+			u32 a = byteOf(in + i), b = i + LANES < n ? byteOf(in + i + LANES) : 0;
+			putByte(out + i, a);
+			if (i + LANES < n) putByte(out + i + LANES, b);
+		}
+		syncWarp();
+	}
+
 	// repeat is the part of all lanes: a match of any length.
-	HR_FN void repeat(u32 to, u32 distance, u32 n) const {
+	HR_FN void repeat(u32 at, u32 before, u32 n) const {
 		HR_ROLLED while (n > 0) {
-			u32 some = least(n, distance);
-			Recent from = {to - distance - out.origin};
-			place(to - out.origin, from, some, lane(), LANES);
-			syncWarp();
-			to += some;
+			u32 some = least(n, before);
+			bytes(at, before, some);
+			at += some;
 			n -= some;
-			distance *= 2; // which lies as far in the repeated bytes
+			before *= 2; // which lies as far in the repeated bytes
 		}
 	}
 
 	HR_FN void copy(bool ready) const {
-		bool few = ready && mine.length <= Few::MOST;
-		Few bytes;
-		u32 to = mine.to - out.origin, distance = mine.distance();
-		bytes.load(false, nullptr, mine.from - out.origin, few ? least(mine.length, distance) : 0);
-		bytes.put(to);
-		if (few) {
-			u8 *p = History::bytes() + to;
-			HR_ROLLED for (u32 i = distance; i < mine.length; i++) p[i] = p[i - distance];
-		}
-		HR_ROLLED for (u32 many = ballot(ready && !few); many; many &= many - 1) {
+		bool odd = length > Few::MOST || length > distance();
+		Few few;
+		few.load(history, ready && !odd ? from : 0, ready && !odd ? length : 0);
+		few.put(history + to);
+		HR_ROLLED for (u32 many = ballot(ready && odd); many; many &= many - 1) {
 			u32 k = lowest(many);
-			repeat(shuffle(mine.to, k), shuffle(distance, k), shuffle(mine.length, k));
+			repeat(shuffle(to, k), shuffle(distance(), k), shuffle(length, k));
 		}
 	}
 
 	HR_FN void all() {
+		history = placeOf(History<S>::bytes());
 		u32 total = 0;
-		HR_UNROLL for (u32 w = 0; w < Board::WARPS; w++) total += board().waits[w];
+		HR_UNROLL for (u32 w = 0; w < S::WARPS; w++) total += desk<S>().waits[w];
 		HR_ROLLED for (u32 first = 0; first < total; first += LANES) {
 			find(first + lane());
 			order();
-			HR_ROLLED for (u32 left = ballot(mine.length > 0); left;) {
+			HR_ROLLED for (u32 left = ballot(length > 0); left;) {
 				bool ready = (left >> lane() & 1) && !(needs & left);
 				copy(ready);
 				syncWarp();
@@ -168,150 +135,250 @@ struct Waiting {
 	}
 };
 
-// Sequences executes those of a block.
-struct Sequences {
-	History out;
+// Queue is what has been fetched of the sequences and of the literals of a block. Literals count from a
+// multiple of 16 at or before the first one.
+template <class S> struct Queue {
 	const u8 *packed, *text;
-	u32 count, done; // sequences
-	u32 begin;       // of the block
-	Packed next, before;
+	u32 count, literals, lead; // all of the block
+	u32 done, seat;            // sequences before the batch, and the seat of the next one
+	u32 taken;                 // literals before the batch
+
+	HR_FN void open(const Block &b, const u8 *from) {
+		packed = (const u8 *)b.sequences;
+		lead = (u32)(u64)from & 15;
+		text = from - lead;
+		count = b.sequenceCount;
+		literals = lead + b.literalsDecoded;
+		done = seat = 0;
+		taken = lead;
+	}
+
+	static HR_FN u32 round(u32 i) { return i < S::SEATS ? i : i - S::SEATS; }
+	static HR_FN Place place(u32 i) { return placeOf(desk<S>().sequences) + 8 * round(i); }
+
+	// at is the ith sequence of the batch.
+	HR_FN Packed at(u32 i) const { return unpacked(pairOf(place(seat + i))); }
+
+	// When a batch begins, these are fetched, or on their way: what two batches can take, so that
+	// one can be looked at while the one before is executed, and literals for one.
+	HR_FN u32 asked(u32 sequence) const { return least(sequence + 2 * S::THREADS, count); }
+	HR_FN u32 filled(u32 literal) const { return least((literal + S::LITERALS + 15) & ~15u, (literals + 15) & ~15u); }
+
+	// fetch is the part of worker id of workers: sequences, of which the first has its seat, and literals.
+	HR_FN void fetch(u32 first, u32 stop, u32 seatOf, u32 literal, u32 behind, u32 id, u32 workers) {
+		HR_ROLLED for (u32 i = first + id; i < stop; i += workers) fetchPair(place(seatOf + (i - first)), packed + 8 * (u64)i);
+		Place ring = placeOf(desk<S>().literals);
+		HR_ROLLED for (u32 v = literal + 16 * id; v < behind; v += 16 * workers) {
+			u32 i = v & (S::RING - 1);
+			fetchLiterals(ring + i, text + v, text + lead, text + literals);
+			if (i < S::PAD) fetchLiterals(ring + S::RING + i, text + v, text + lead, text + literals);
+		}
+	}
+
+	// fetchNext fetches what is needed when n sequences are passed. It is the part of a warp.
+	HR_FN void fetchNext(u32 n, u32 upTo) {
+		u32 first = asked(done);
+		fetch(first, asked(done + n), round(seat + (first - done)), filled(taken), filled(upTo), lane(), LANES);
+	}
+
+	// fetchAll fetches all that is needed. It is the part of all threads.
+	HR_FN void fetchAll() { fetch(done, asked(done), seat, taken & ~15u, filled(taken), thread(), S::THREADS); }
+
+	HR_FN void pass(u32 n, u32 upTo) {
+		done += n;
+		seat = round(seat + n);
+		taken = upTo;
+	}
+};
+
+// Sequences executes those of a block.
+template <class S> struct Sequences {
+	History<S> out;
+	Queue<S> queue;
+	u32 begin;  // of the block
+	u32 origin; // of the history when the batch is made
 	Command mine;
 
-	HR_FN void load(u32 i) {
-		next.low = next.high = before.low = before.high = 0;
-		if (i >= count) return;
-		next = loadPacked(packed + 8 * (u64)i);
-		if (i > 0) before = loadPacked(packed + 8 * (u64)i - 8);
+	// understand takes a thread's sequence of the batch that begins at a position.
+	HR_FN void understand(u32 at) {
+		u32 i = thread();
+		Packed next = {0, 0}, before = {0, 0};
+		if (queue.done + i < queue.count) {
+			next = queue.at(i);
+			if (i > 0) before = queue.at(i - 1);
+		}
+		u32 literals = i > 0 ? queue.lead + before.literals() : queue.taken, bytes = i > 0 ? begin + before.bytes() : at;
+		mine.from = literals;
+		mine.literals = queue.lead + next.literals() - literals;
+		mine.to = bytes;
+		mine.length = begin + next.bytes() - bytes - mine.literals;
+		mine.distance = desk<S>().frame.resolve(next.offset());
 	}
 
-	HR_FN void understand() {
-		mine.from = before.literals();
-		mine.literals = next.literals() - before.literals();
-		mine.to = begin + before.bytes();
-		mine.length = next.bytes() - before.bytes() - mine.literals;
-		mine.distance = board().frame.resolve(next.offset());
-	}
+	HR_FN u32 source() const { return mine.match() - mine.distance; }
 
-	// announce says how many of the warp's sequences fit in a batch that begins at a
-	// position, and looks at all.
+	// announce says how many of the warp's sequences fit in the batch, looks at all, and fetches
+	// their matches if those are few bytes and no more in the history.
 	HR_FN void announce(u32 at) {
-		understand();
-		bool has = done + thread() < count;
-		u32 fit = hr::count(ballot(has && mine.end() - at <= History::MOST));
-		u32 wrong = ballot(has && mine.distance - 1 >= mine.match() - board().frame.start);
-		if (lane() == 0) board().ready[warp()] = wrong ? (u32)Board::WRONG : fit;
+		understand(at);
+		origin = out.originBehind(at);
+		bool has = queue.done + thread() < queue.count;
+		bool fits = has && mine.end() - at <= S::MOST && mine.from + mine.literals - queue.taken <= S::LITERALS;
+		u32 fit = ballot(fits), wrong = ballot(has && mine.distance - 1 >= mine.match() - desk<S>().frame.start);
+		if (lane() == 0) desk<S>().ready[warp()] = wrong ? (u32)WRONG : hr::count(fit);
+		bool far = fits && !wrong && source() < origin && mine.length <= Few::MOST;
+		fetchFew(placeOf(desk<S>().staged) + 24 * thread(), out.base + source(), source() & 7, far ? mine.length : 0);
+		endFetch();
 	}
 
 	// batch is how many sequences are next, or WRONG or more.
 	HR_FN u32 batch() const {
 		u32 n = 0;
-		HR_UNROLL for (u32 w = 0; w < Board::WARPS; w++) n += board().ready[w];
+		HR_UNROLL for (u32 w = 0; w < S::WARPS; w++) n += desk<S>().ready[w];
 		return n;
 	}
 
 	// enlist gives a match to the warp that goes through those that wait.
-	HR_FN void enlist(bool waits, u32 from) {
+	HR_FN void enlist(bool waits) {
+		ExecuteDesk<S> &d = desk<S>();
 		u32 all = ballot(waits);
-		Vector v = {{mine.match(), from, mine.length, 0}};
-		if (waits) board().waiting[LANES * warp() + hr::count(all & below())] = v;
-		if (lane() == 0) board().waits[warp()] = hr::count(all);
+		Pair p = {(mine.match() - out.origin) | (source() - out.origin) << 16, mine.length};
+		if (waits) d.waiting[LANES * warp() + hr::count(all & below())] = p;
+		if (lane() == 0) d.waits[warp()] = hr::count(all);
 	}
 
 	// copy is the part of a warp of the first n sequences.
 	HR_FN void copy(u32 n) {
 		bool has = thread() < n;
 		u32 literals = has ? mine.literals : 0, length = has ? mine.length : 0;
-		u32 from = mine.match() - mine.distance;
-		bool waits = has && from + length > out.at;
-		const u8 *p = text + mine.from;
-		Few fewLiterals, few;
-		fewLiterals.load(true, p, (u32)(u64)p, literals <= Few::MOST ? literals : 0);
-		few.load(from < out.oldest(), out.base + from, from - out.origin, !waits && length <= Few::MOST ? length : 0);
-		enlist(waits, from);
-		fewLiterals.put(mine.to - out.origin);
-		few.put(mine.match() - out.origin);
-		HR_ROLLED for (u32 many = ballot(literals > Few::MOST); many; many &= many - 1) {
-			u32 k = lowest(many);
-			Memory memory = {text + shuffle(mine.from, k)};
-			place(shuffle(mine.to, k) - out.origin, memory, shuffle(literals, k), lane(), LANES);
+		bool waits = has && source() + length > out.at, far = source() < origin;
+		enlist(waits);
+		if (waits) length = 0;
+		Place history = placeOf(History<S>::bytes()), ring = placeOf(desk<S>().literals), staged = placeOf(desk<S>().staged);
+		Few first, few;
+		bool some = length > 0 && length <= Few::MOST;
+		first.load(ring, mine.from & (S::RING - 1), least<u32>(literals, Few::MOST));
+		few.load(some && far ? staged : history, !some ? 0 : far ? 24 * thread() + (source() & 7) : source() - out.origin, some ? length : 0);
+		first.put(history + (mine.to - out.origin));
+		few.put(history + (mine.match() - out.origin));
+		if (ballot(literals > Few::MOST)) copyLiterals(literals);
+		if (ballot(length > Few::MOST)) copyMatches(length > Few::MOST ? length : 0);
+	}
+
+	// copyLiterals is for what comes behind the first Few: of some, a lane copies its own.
+	HR_FN void copyLiterals(u32 n) {
+		enum : u32 { SOME = 4 * Few::MOST };
+		Place history = placeOf(History<S>::bytes()), ring = placeOf(desk<S>().literals);
+		u32 to = mine.to - out.origin;
+		HR_ROLLED for (u32 i = Few::MOST; ballot(n > i && n <= SOME); i += Few::MOST) {
+			Few few;
+			few.load(ring, (mine.from + i) & (S::RING - 1), n > i && n <= SOME ? least<u32>(n - i, Few::MOST) : 0);
+			few.put(history + to + i);
 		}
-		HR_ROLLED for (u32 many = ballot(!waits && length > Few::MOST); many; many &= many - 1) {
-			u32 k = lowest(many), source = shuffle(from, k), to = shuffle(mine.match(), k) - out.origin, some = shuffle(length, k);
-			if (source < out.oldest()) {
-				Memory memory = {out.base + source};
-				place(to, memory, some, lane(), LANES);
-			} else {
-				Recent recent = {source - out.origin};
-				place(to, recent, some, lane(), LANES);
+		HR_ROLLED for (u32 many = ballot(n > SOME); many; many &= many - 1) {
+			u32 k = lowest(many);
+			Literals<S::RING> from = {ring, shuffle(mine.from, k) + Few::MOST};
+			zstd::place(history, shuffle(to, k) + Few::MOST, from, shuffle(n, k) - Few::MOST, lane(), LANES);
+		}
+	}
+
+	// copyMatches is for long ones, which do not wait. What is no more in the history is in memory.
+	HR_FN void copyMatches(u32 n) {
+		Place history = placeOf(History<S>::bytes());
+		HR_ROLLED for (u32 many = ballot(n > 0); many; many &= many - 1) {
+			u32 k = lowest(many), from = shuffle(source(), k), to = shuffle(mine.match(), k) - out.origin, length = shuffle(n, k);
+			u32 far = from < out.origin ? least(out.origin - from, length) : 0;
+			if (far > 0) {
+				Memory memory = {out.base + from};
+				zstd::place(history, to, memory, far, lane(), LANES);
 			}
+			Recent recent = {history, from + far - out.origin};
+			zstd::place(history, to + far, recent, length - far, lane(), LANES);
 		}
 	}
 
 	// alone executes a sequence that is too long for a batch. It is the part of all threads.
 	HR_FN void alone() {
-		load(done);
-		understand();
-		out.append(text + mine.from, mine.literals);
-		out.repeat(mine.distance, mine.length);
-		done++;
+		u32 from = shuffleFirst(mine.from), literals = shuffleFirst(mine.literals), distance = shuffleFirst(mine.distance), length = shuffleFirst(mine.length);
+		out.append(queue.text + from, literals);
+		out.repeat(distance, length);
+		queue.pass(1, from + literals);
+	}
+
+	// shuffleFirst is what the first thread has.
+	HR_FN u32 shuffleFirst(u32 v) const {
+		if (thread() == 0) desk<S>().sum = v;
+		syncBlock();
+		v = desk<S>().sum;
+		syncBlock();
+		return v;
+	}
+
+	// prime begins at a sequence of which nothing is fetched for sure.
+	HR_FN void prime() {
+		queue.fetchAll();
+		endFetch();
+		awaitFetch<0>();
+		syncBlock();
+		announce(out.at);
+		syncBlock();
 	}
 
 	// all is false if a match begins before the frame.
 	HR_FN bool all() {
-		load(thread());
-		announce(out.at);
-		syncBlock();
-		HR_ROLLED while (done < count) {
+		u32 self = shuffle(warp(), 0), turn = 0; // the compiler sees that all lanes have the same
+		prime();
+		HR_ROLLED while (queue.done < queue.count) {
 			u32 n = batch();
-			if (n >= Board::WRONG) return false;
+			if (n >= WRONG) break;
 			if (n == 0) {
 				alone();
-				load(done + thread());
-				announce(out.at);
-				syncBlock();
+				prime();
 				continue;
 			}
+			Packed last = queue.at(n - 1);
+			u32 stop = begin + last.bytes(), taken = queue.lead + last.literals();
+			if (self == (turn + 1) % S::WARPS) queue.fetchNext(n, taken);
+			endFetch();
+			awaitFetch<1>(); // the far matches
 			copy(n);
-			if (thread() == n - 1) board().stop = mine.end();
 			syncBlock();
-			u32 stop = board().stop, turn = done / Board::THREADS % Board::WARPS; // each warp's, mostly
-			done += n;
-			load(done + thread());
-			if (warp() == turn) {
-				Waiting waiting = {out, {0, 0, 0}, 0};
+			queue.pass(n, taken);
+			announce(stop);
+			if (self == turn) {
+				Waiting<S> waiting;
 				waiting.all();
 			}
-			announce(stop);
+			turn = (turn + 1) % S::WARPS;
+			awaitFetch<1>(); // all but the far matches
 			syncBlock();
 			out.made(stop);
 		}
-		return true;
+		awaitFetch<0>(); // others will use the desk
+		return queue.done == queue.count;
 	}
 };
 
-struct Executed {
-	History out;
+template <class S> struct Executed {
+	History<S> out;
 	bool good;
 };
 
 // executeSequences is compiled on its own, so that what the caller has to remember takes no
 // registers here.
-HR_FAR Executed executeSequences(History out, const Block &b, const u8 *text) {
-	Sequences s;
+template <class S> HR_FAR Executed<S> executeSequences(History<S> out, const Block &b, const u8 *text) {
+	Sequences<S> s;
 	s.out = out;
-	s.packed = (const u8 *)b.sequences;
-	s.text = text;
-	s.count = b.sequenceCount;
-	s.done = 0;
+	s.queue.open(b, text);
 	s.begin = out.at;
 	bool good = s.all();
-	Executed done = {s.out, good};
+	Executed<S> done = {s.out, good};
 	return done;
 }
 
 // Executor executes the blocks of a segment. All threads of a thread block know the same of it.
-struct Executor {
-	History out;
+template <class S> struct Executor {
+	History<S> out;
 	u32 stop; // position behind the output
 	FrameState frame;
 	const u8 *src;
@@ -332,9 +399,9 @@ struct Executor {
 			return OK;
 		}
 		if (b.sequenceCount > 0) {
-			if (thread() == 0) board().frame = frame;
+			if (thread() == 0) desk<S>().frame = frame;
 			syncBlock();
-			Executed done = executeSequences(out, b, text);
+			Executed<S> done = executeSequences<S>(out, b, text);
 			if (!done.good) return CORRUPT;
 			out = done.out;
 			frame.follow(b.repeats);
@@ -353,10 +420,10 @@ struct Executor {
 		syncBlock();
 		if (warp() == 0) {
 			u32 sum = (u32)XXH64::of(out.base + frame.start, n);
-			if (lane() == 0) board().sum = sum;
+			if (lane() == 0) desk<S>().sum = sum;
 		}
 		syncBlock();
-		return board().sum == b.checksum;
+		return desk<S>().sum == b.checksum;
 	}
 
 	HR_FN Status one(const Block &b, bool check) {
@@ -378,13 +445,13 @@ struct Executor {
 };
 
 // executeSegment is the part of a thread block.
-HR_FN void executeSegment(const ZstdParams &p, const Work &work, const Segment &s) {
+template <class S> HR_FN void executeSegment(const ZstdParams &p, const Work &work, const Segment &s) {
 	// Another segment may fail in this moment: all threads go by what one has seen.
-	if (thread() == 0) board().status = *statusOf(p, s.chunk);
+	if (thread() == 0) desk<S>().status = *statusOf(p, s.chunk);
 	syncBlock();
-	if (board().status != OK) return;
+	if (desk<S>().status != OK) return;
 	bool check = !(chunkOf(p, s.chunk).flags & UNCHECKED);
-	Executor e;
+	Executor<S> e;
 	e.out.open((u8 *)s.dst);
 	e.stop = e.out.at + s.bytes;
 	e.frame.begin(e.out.at);
@@ -396,19 +463,22 @@ HR_FN void executeSegment(const ZstdParams &p, const Work &work, const Segment &
 	else if (thread() == 0) fail(p, s.chunk, status);
 }
 
+template <class S> HR_FN void execute(const ZstdParams &p) {
+	Work work(p);
+	u32 segments = work.segmentCount();
+	HR_ROLLED for (;;) {
+		syncBlock(); // what the threads have read of the desk is read
+		if (thread() == 0) desk<S>().hand = take(&work.head->nextSegment);
+		syncBlock();
+		u32 segment = desk<S>().hand;
+		if (segment >= segments) return;
+		executeSegment<S>(p, work, work.segments[segment]);
+	}
+}
+
 } // namespace zstd
 } // namespace hr
 
-HR_KERNEL(hr::ZSTD_EXECUTE_BLOCK, 10) hr_zstd_execute(hr::ZstdParams p) {
-	using namespace hr;
-	zstd::Work work(p);
-	u32 segments = work.segmentCount();
-	HR_ROLLED for (;;) {
-		syncBlock(); // what the threads have read of the board is read
-		if (thread() == 0) zstd::board().hand = take(&work.head->nextSegment);
-		syncBlock();
-		u32 segment = zstd::board().hand;
-		if (segment >= segments) return;
-		zstd::executeSegment(p, work, work.segments[segment]);
-	}
-}
+HR_KERNEL(hr::ZSTD_EXECUTE_BLOCK, 8) hr_zstd_execute(hr::ZstdParams p) { hr::zstd::execute<hr::zstd::ManyShape>(p); }
+
+HR_KERNEL(hr::ZSTD_EXECUTE_WIDE_BLOCK, 4) hr_zstd_execute_wide(hr::ZstdParams p) { hr::zstd::execute<hr::zstd::FewShape>(p); }

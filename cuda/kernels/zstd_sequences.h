@@ -308,6 +308,11 @@ HR_KERNEL(hr::ZSTD_SEQUENCES_BLOCK, 4) hr_zstd_sequences(hr::ZstdParams p) {
 	// All warps have the same number of blocks in each round: alone, a lane is faster.
 	u32 rounds = (total + zstd::SequenceDesk::SEATS * blocks() - 1) / (zstd::SequenceDesk::SEATS * blocks());
 	u32 seats = total == 0 ? 1 : (total + rounds * blocks() - 1) / (rounds * blocks());
+	// Where four lanes a warp leave half of the warps idle, these go, and literals find their
+	// shared memory.
+	u32 few = LANES > 1 ? (2 * total + blocks() - 1) / blocks() : seats;
+	if (few <= 4) seats = most(seats, few);
+	if (block() >= (total + seats - 1) / seats) return;
 	HR_ROLLED for (;;) {
 		u32 hand = zstd::nextHand(&work.head->nextSequences);
 		if (hand >= (total + seats - 1) / seats) return;

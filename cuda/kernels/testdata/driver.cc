@@ -74,8 +74,8 @@ static const char *prepare(u64 kernel, u8 *params) {
 	return "hr_gather";
 }
 
-// zstd runs the kernels of zstd in their order. Those that run beside each other on a GPU
-// do so here in both orders.
+// runZstd runs the kernels of zstd in their order. Those that run beside each other on a GPU
+// do so here in both orders, and those of which a launcher takes one are taken in turn.
 static bool runZstd(u8 *params, u64 grid) {
 	ZstdParams &p = *(ZstdParams *)params;
 	Chunk *chunks = table<Chunk>(p.chunks);
@@ -98,11 +98,11 @@ static bool runZstd(u8 *params, u64 grid) {
 	} kernels[] = {
 	    {"hr_zstd_scan", ZSTD_SCAN_BLOCK}, {"hr_zstd_tables", ZSTD_TABLES_BLOCK}, {"hr_zstd_count", ZSTD_ORDER_BLOCK}, {"hr_zstd_order", ZSTD_ORDER_BLOCK},
 	    {"hr_zstd_literals", ZSTD_LITERALS_BLOCK}, {"hr_zstd_sequences", ZSTD_SEQUENCES_BLOCK}, {"hr_zstd_literals", ZSTD_LITERALS_BLOCK},
-	    {"hr_zstd_execute", ZSTD_EXECUTE_BLOCK}, {"hr_zstd_finish", ZSTD_FINISH_BLOCK}};
+	    {"hr_zstd_execute", ZSTD_EXECUTE_BLOCK}, {"hr_zstd_execute_wide", ZSTD_EXECUTE_WIDE_BLOCK}, {"hr_zstd_finish", ZSTD_FINISH_BLOCK}};
 	static int turn;
-	turn ^= 1;
-	for (int i = 0; i < 9; i++) {
-		if (i == 4 + 2 * turn) continue;
+	turn++;
+	for (int i = 0; i < 10; i++) {
+		if (i == 4 + 2 * (turn & 1) || i == 7 + (turn >> 1 & 1)) continue;
 		if (hr_host_launch(kernels[i].name, params, (unsigned)grid, kernels[i].block)) return false;
 	}
 	free(work);
@@ -125,7 +125,7 @@ static void layout() {
 	    sizeof(zstd::SequenceDesk),
 	    offsetof(ZstdParams, chunks), offsetof(ZstdParams, status), offsetof(ZstdParams, work), offsetof(ZstdParams, arena), offsetof(ZstdParams, n),
 	    offsetof(ZstdParams, blocks),
-	    ZSTD_SCAN_BLOCK, ZSTD_TABLES_BLOCK, ZSTD_ORDER_BLOCK, ZSTD_LITERALS_BLOCK, ZSTD_SEQUENCES_BLOCK, ZSTD_EXECUTE_BLOCK, ZSTD_FINISH_BLOCK,
+	    ZSTD_SCAN_BLOCK, ZSTD_TABLES_BLOCK, ZSTD_ORDER_BLOCK, ZSTD_LITERALS_BLOCK, ZSTD_SEQUENCES_BLOCK, ZSTD_EXECUTE_BLOCK, ZSTD_EXECUTE_WIDE_BLOCK, ZSTD_FINISH_BLOCK,
 	    ASSEMBLE_BLOCK, DECODE_BLOCK, GATHER_BLOCK, INFLATE_BLOCK, CRC32C_BLOCK, MAX_RANK, NO_CHUNK,
 	    BIG, FILL, AFFINE, LZ4, BLOSC, UNSHUFFLE, COPY, ZSTD, BLOSC_ZSTD, ZLIB, GZIP, BLOSC_ZLIB, UNCHECKED, SUMMED, OK, CORRUPT, UNSUPPORTED,
 	    BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64, C64, C128};
