@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "2b76323eeef01d21941968881d2a1fc8fe5b98c891e7b93a60a6666dca2d79d3"
+const Hash = "4497ea303017f294191d73f29ff3f6240c327a1455d1dc3cfa86ad2be0037de3"

@@ -135,9 +135,9 @@ template <class S> struct Waiting {
 	}
 };
 
-// Queue is what has been fetched of the sequences and of the literals of a block. Literals count from a
+// Fetched is what has been fetched of the sequences and of the literals of a block. Literals count from a
 // multiple of 16 at or before the first one.
-template <class S> struct Queue {
+template <class S> struct Fetched {
 	const u8 *packed, *text;
 	u32 count, literals, lead; // all of the block
 	u32 done, seat;            // sequences before the batch, and the seat of the next one
@@ -194,7 +194,7 @@ template <class S> struct Queue {
 // Sequences executes those of a block.
 template <class S> struct Sequences {
 	History<S> out;
-	Queue<S> queue;
+	Fetched<S> queue;
 	u32 begin;  // of the block
 	u32 origin; // of the history when the batch is made
 	Command mine;
