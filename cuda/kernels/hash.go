@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "6d3f063c774d0dee30ed8e995656a0958b560b3102fd6b23c088e915a64fb7ee"
+const Hash = "8e7937af63cf690d240b44f7936580de0f8f69c02ce0cc81e0d8077c3b5b0019"
