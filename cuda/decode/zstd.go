@@ -28,8 +28,8 @@ func NewZstd(device *cuda.Device, module *cuda.Module) (*Zstd, error) {
 		{kernels.ZstdTables, kernels.ZstdTablesBlock, 0, &z.begin[1]},
 		{kernels.ZstdCount, kernels.ZstdOrderBlock, 0, &z.begin[2]},
 		{kernels.ZstdOrder, kernels.ZstdOrderBlock, 0, &z.begin[3]},
-		{kernels.ZstdLiterals, kernels.ZstdStreamBlock, 0, &z.literals},
-		{kernels.ZstdSequences, kernels.ZstdStreamBlock, kernels.ZstdSequencesShared, &z.sequences},
+		{kernels.ZstdLiterals, kernels.ZstdLiteralsBlock, 0, &z.literals},
+		{kernels.ZstdSequences, kernels.ZstdSequencesBlock, kernels.ZstdSequencesShared, &z.sequences},
 		{kernels.ZstdExecute, kernels.ZstdExecuteBlock, 0, &z.execute},
 		{kernels.ZstdFinish, kernels.ZstdFinishBlock, 0, &z.finish},
 	} {

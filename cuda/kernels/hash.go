@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "8e7937af63cf690d240b44f7936580de0f8f69c02ce0cc81e0d8077c3b5b0019"
+const Hash = "bf3e5262132c0be6bcb060302b64ec7fc78384a5022286c3c2b1f4502dba5b48"

@@ -23,12 +23,13 @@ func ZstdKernels() []string {
 
 // Threads in a block of the kernels of zstd.
 const (
-	ZstdScanBlock    = 64
-	ZstdTablesBlock  = 128
-	ZstdOrderBlock   = 256 // ZstdCount and ZstdOrder
-	ZstdStreamBlock  = 32  // ZstdLiterals and ZstdSequences
-	ZstdExecuteBlock = 128
-	ZstdFinishBlock  = 256
+	ZstdScanBlock      = 64
+	ZstdTablesBlock    = 128
+	ZstdOrderBlock     = 256 // ZstdCount and ZstdOrder
+	ZstdLiteralsBlock  = 64
+	ZstdSequencesBlock = 32
+	ZstdExecuteBlock   = 128
+	ZstdFinishBlock    = 256
 )
 
 // ZstdSequencesShared is the dynamic shared memory of a block of ZstdSequences: four
