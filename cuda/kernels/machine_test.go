@@ -97,7 +97,7 @@ func readSources(t testing.TB, command *exec.Cmd) []byte {
 		t.Fatal(err)
 	}
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%s\n%q\n", version, command.Args)
+	_, _ = fmt.Fprintf(sum, "%s\n%q\n", version, command.Args)
 	for _, pattern := range []string{"*.h", "*.cu", "*.cc", "testdata/*.cc"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
@@ -108,7 +108,7 @@ func readSources(t testing.TB, command *exec.Cmd) []byte {
 			if err != nil {
 				t.Fatal(err)
 			}
-			fmt.Fprintf(sum, "%s %d\n%s", f, len(text), text)
+			_, _ = fmt.Fprintf(sum, "%s %d\n%s", f, len(text), text)
 		}
 	}
 	return sum.Sum(nil)[:8]
