@@ -84,8 +84,8 @@ func (c *Call) open() (err error) {
 	return err
 }
 
-// Append adds the decoding of n chunks to the commands of a stream. table is the address of
-// their kernels.Chunk, of Zstd or BloscZstd, status that of the words that these name; both stay as they
+// Append adds the decoding of n chunks to the commands of a stream. table is the address of their
+// kernels.Chunk, of Zstd or BloscZstd, status that of the words that these name; both stay as they
 // are until the stream has passed. Chunks beyond the limits are a bug of the caller.
 func (c *Call) Append(commands *cuda.Commands, stream *cuda.Stream, table, status cuda.Ptr, n int) error {
 	if n < 0 || n > c.limits.Chunks {

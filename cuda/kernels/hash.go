@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "bf3e5262132c0be6bcb060302b64ec7fc78384a5022286c3c2b1f4502dba5b48"
+const Hash = "6283db01271580bc10199ac5f67b4a1978e1854dbe212696177c157da0c76c80"

@@ -44,8 +44,8 @@ const (
 	ZstdSegmentBytes = 24
 )
 
-// ZstdParams is the parameter of the kernels of zstd: the addresses of N chunks,
-// of Zstd or BloscZstd, of the status words and of the work memory, which is ZstdWorkBytes long and begins at
+// ZstdParams is the parameter of the kernels of zstd: the addresses of N chunks, of Zstd or
+// BloscZstd, of the status words and of the work memory, which is ZstdWorkBytes long and begins at
 // a multiple of 16. Its first ZstdHeadBytes must be zero before the first kernel.
 //
 // Blocks is how many blocks of frames it has room for, and Arena how many bytes of

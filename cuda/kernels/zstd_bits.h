@@ -6,6 +6,7 @@ namespace hr {
 namespace zstd {
 
 // fetchVector begins to copy 16 bytes of global memory to shared memory, fetchVectorIf if wanted.
+// See fetchWord for what ends a group of fetches, and waits for it.
 #if defined(HR_GPU)
 HR_FN void fetchVector(Place to, const u8 *from) {
 	asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
@@ -21,11 +22,11 @@ HR_FN void fetchVector(Place to, const u8 *from) { memcpy((u8 *)to, from, 16); }
 // bytes of it, fetched long before they are needed; a window of WORDS words is read there at
 // any position, so that nothing needs to be refilled.
 //
-// Positions are in bits from the multiple of 16 bytes at or before the stream, less the bits
-// of a window: that is what lies below a position, and begins so many bits up. All fetches stay within
-// the vectors that hold the stream: what lies before its begin are other bytes, and
-// whoever reads them finds by exact() that the stream is corrupt.
-// With ALIGNED, a ring begins at a multiple of its 16 * VECTORS.
+// Positions are in bits from the multiple of 16 bytes at or before the stream, less the bits of a
+// window: that is what lies below a position, and begins so many bits up. All fetches stay within
+// the vectors that hold the stream: what lies before its begin are other bytes, and whoever reads
+// them finds by exact() that the stream is corrupt. With ALIGNED, a ring begins at a multiple of
+// its 16 * VECTORS.
 template <u32 VECTORS, u32 WORDS, bool ALIGNED> struct Bits {
 	enum : u32 {
 		RING = 16 * VECTORS,
@@ -71,10 +72,10 @@ template <u32 VECTORS, u32 WORDS, bool ALIGNED> struct Bits {
 
 	HR_FN void skip(u32 n) { at -= (i32)n; }
 
-	// fill fetches N vectors, if there is room for them: whoever calls it after 128 * N bits at most finds
-	// that there never is for more. What is fetched can be read when ready() has been called
-	// after as many more fills as that says: then all vectors from top() down to the VECTORS - 1st
-	// below it are there.
+	// fill fetches N vectors, if there is room for them: whoever calls it after 128 * N bits at
+	// most finds that there never is for more. What is fetched can be read when ready() has been
+	// called after as many more fills as that says: then the vectors from top() on, down to that
+	// which is VECTORS - 1 below it, are there.
 	template <u32 N> HR_FN void fill() {
 #if defined(HR_GPU)
 		HR_UNROLL for (u32 i = 0; i < N; i++) fetchNext();
