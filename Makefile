@@ -5,6 +5,7 @@
 GO      ?= go
 PYTHON  ?= python3
 FUZZTIME ?= 2s
+FUZZSECONDS ?= 180
 
 export CGO_ENABLED ?= 1
 # Go's own flags, and silence about functions of NVML's header that nobody calls.
@@ -24,7 +25,7 @@ GOFILES := $(shell find . -path './.*' -prune -o -path ./build -prune -o -path .
 	$(wildcard codec/*.s cuda/*.[ch] cuda/nvcomp/*.[ch] cuda/kernels/*.ptx) go.mod go.sum
 PYFILES := $(shell find python -name '*.py' -o -name '*.pyi' -o -name 'py.typed' -o -name 'pyproject.toml' 2>/dev/null)
 
-.PHONY: help build uring lib wheel demo kernels kernels-check test check test-go test-device test-nocgo test-python test-torch test-gpu test-gpu-decoders gpu-binaries test-oracle test-decoders race fuzz-short lint vuln fmt brain brain-picture bench bench-compare bench-gpu tables soak clean
+.PHONY: help build uring lib wheel demo kernels kernels-check test check test-go test-device test-nocgo test-python test-torch test-gpu test-gpu-decoders fuzz-decoders gpu-binaries test-oracle test-decoders race fuzz-short lint vuln fmt brain brain-picture bench bench-compare bench-gpu tables soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -163,6 +164,16 @@ test-decoders: .venv-oracle/ready ## the GPU decoders' host build on what encode
 build/gpu/writers.corpus: .venv-oracle/ready $(wildcard tests/decoders/*.py tests/decoders/*/*.go)
 	mkdir -p $(@D) && .venv-oracle/bin/python tests/decoders/campaign.py writers --go "$(GO)" $@
 
+# Coverage-guided fuzzing. What it finds is decoded again by the tests of cuda/kernels, which know what is right.
+SANITIZED := -std=c++17 -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -ffp-contract=off
+build/fuzz/fuzz: tests/decoders/fuzz.cc $(wildcard tests/decoders/*.h cuda/kernels/*.h cuda/kernels/*.c[cu])
+	mkdir -p $(@D) && $(CXX) $(SANITIZED) -fsanitize-coverage=trace-pc,trace-cmp -DON_HOST -DZSTD_SEQUENCES_SHARED=0 -o $@ $<
+
+fuzz-decoders: build/fuzz/fuzz ## the GPU decoders' host build, FUZZSECONDS a family, from the corpus in cuda/kernels/testdata on
+	for family in bytes zstd inflate; do build/fuzz/fuzz $$family $(FUZZSECONDS) $$$$ build/fuzz/$$family.corpus \
+		cuda/kernels/testdata/corpus/$$family.corpus || exit 1; done
+	$(GO) test -count 1 ./cuda/kernels -run TestCorpus -corpus $(CURDIR)/build/fuzz
+
 test-gpu-decoders: ## the whole campaign on a GPU: 24000 chunks, a million damaged ones, compute-sanitizer; needs nvcc, numcodecs, zstandard
 	$(PYTHON) tests/decoders/campaign.py gpu $(patsubst %,--writers %,$(wildcard build/gpu/writers.corpus))
 
@@ -180,6 +191,7 @@ soak: race build/gpu/writers.corpus ## long fuzzing, a larger differential suite
 	$(GO) test -race -tags uring -ldflags=$(LINKNAME) ./store ./pipeline -run 'Access|Direct|Block|Ring|Close|Reader|BatchesEqual'
 	CYCLES=2000 TEE_BYTES=1000000000 $(GO) test ./launcher -run 'TestNothingIsLeft|TestTeeLosesNothing'
 	GO="$(GO)" tools/fuzz.sh 2m
+	$(MAKE) fuzz-decoders
 	$(MAKE) test-oracle ORACLE_ROUNDS=20
 	.venv-oracle/bin/python tests/decoders/campaign.py host --writers build/gpu/writers.corpus --most 140000 --damaged 100000
 	.venv-oracle/bin/python tests/decoders/campaign.py host --fibers --most 70000 --every 7 --damaged 20000

@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "4497ea303017f294191d73f29ff3f6240c327a1455d1dc3cfa86ad2be0037de3"
+const Hash = "1051d41600c0aee9321bdcd394ed0d04b538e99a15c66bfe183dbbfbb3b8be09"

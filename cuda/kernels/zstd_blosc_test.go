@@ -270,8 +270,8 @@ func TestZstdTypesize(t *testing.T) {
 // FuzzBloscZstd holds what the kernels make of any bytes against what codec does.
 func FuzzBloscZstd(f *testing.F) {
 	o := newZstdOracle(f)
-	for _, s := range bloscShapes(f) {
-		if s.size <= 1001 {
+	for i, s := range bloscShapes(f) {
+		if s.size <= 1001 && i%5 == 0 { // in two seconds there is no time for more
 			f.Add(s.src, uint16(s.size))
 		}
 	}

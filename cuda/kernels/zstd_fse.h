@@ -16,8 +16,9 @@ struct Staged {
 
 	// load is the part of a warp.
 	HR_FN void load(const u8 *data, u32 n) {
-		end = least<u32>(n, BYTES);
-		HR_ROLLED for (u32 i = lane(); i < PADDED; i += LANES) bytes[i] = i < end ? (u8)loadByte(data + i) : (u8)0;
+		u32 stop = least<u32>(n, BYTES);
+		if (lane() == 0) end = stop;
+		HR_ROLLED for (u32 i = lane(); i < PADDED; i += LANES) bytes[i] = i < stop ? (u8)loadByte(data + i) : (u8)0;
 		syncWarp();
 	}
 

@@ -209,12 +209,12 @@ template <class S> struct History {
 		origin = at > S::KEPT ? (at - S::KEPT) & ~15u : 0;
 		u8 *all = bytes();
 		HR_ROLLED for (u32 v = origin + 16 * thread(); v < at; v += 16 * S::THREADS) {
-			if (v + 16 <= at) {
+			if (v >= start && v + 16 <= at) { // what is before the output may be written by others now
 				Vector w;
 				loadVector(w.w, base + v);
 				putVector(all + (v - origin), w);
 			} else {
-				HR_ROLLED for (u32 i = v; i < at; i++) all[i - origin] = (u8)loadByte(base + i);
+				HR_ROLLED for (u32 i = most(v, start); i < least(v + 16, at); i++) all[i - origin] = (u8)loadByte(base + i);
 			}
 		}
 		syncBlock();

@@ -14,6 +14,7 @@ tensorstore and zarrs.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -38,6 +39,7 @@ from record import Method, Record
 from runner import ROOT, Runner, Tally, build
 
 SANITIZERS = ("memcheck", "racecheck", "initcheck")
+DEATHS = 6  # of the program, before a part of the campaign is given up
 # Differences to the reference that may have a reason.
 EXPLAINED = {
     "corrupt, the reference decodes it": reasons.explain,
@@ -66,18 +68,29 @@ class Campaign:
         return text
 
     def run(self, name: str, command: list[str], files: Callable[[], Iterable[Path]], remove: bool) -> Tally:
-        began = time.monotonic()
-        runner = Runner(command, remove)
-        for path in files():
-            if not runner.feed(path):
+        """Decodes files. What is behind a chunk that ends the program goes to another one: it is to be known too."""
+        began, tally, left, deaths = time.monotonic(), Tally(), iter(files()), 0
+        while True:
+            runner = Runner(command, remove, tally)
+            for path in left:
+                if not runner.feed(path):
+                    break
+            problem = runner.finish()
+            self.summary["device"] = runner.about
+            if not problem:
                 break
-        problem = runner.finish()
-        if problem:
+            deaths += 1
             self.problems.append(f"{name}: {problem}")
-        self.summary["device"] = runner.about
-        self.summary[name] = {"seconds": round(time.monotonic() - began, 1), **runner.tally.report()}
-        say(name, f"{runner.tally.chunks} chunks, {self.summary[name]['seconds']} s,", dict(runner.tally.failures), problem)
-        return runner.tally
+            kept = Path(command[2])
+            if kept.exists():
+                kept.replace(kept.with_suffix(f".{deaths}.corpus"))
+            if deaths == DEATHS:
+                self.problems.append(f"{name}: given up, {len(runner.left()) + sum(1 for _ in left)} files are not decoded")
+                break
+            left = itertools.chain(runner.left(), left)
+        self.summary[name] = {"seconds": round(time.monotonic() - began, 1), **tally.report()}
+        say(name, f"{tally.chunks} chunks, {self.summary[name]['seconds']} s,", dict(tally.failures), f"{deaths} deaths")
+        return tally
 
     def frames(self, program: Path, *more: str) -> list[Path]:
         """Makes the corpus, and decodes it while it is made."""
@@ -147,7 +160,7 @@ class Campaign:
         path, n = self.sample(paths)
         for tool in SANITIZERS:
             began = time.monotonic()
-            command = ["compute-sanitizer", "--tool", tool, "--print-limit", "20"]
+            command = ["compute-sanitizer", "--tool", tool, "--print-limit", "1000"]
             command += self.command(program, f"{tool}.corpus", "apart", "cap=600")
             try:
                 done = subprocess.run(
@@ -159,8 +172,8 @@ class Campaign:
             found = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (.*)", said)
             self.summary[tool] = {"chunks": n, "seconds": round(time.monotonic() - began, 1), "found": found}
             say(tool, self.summary[tool])
+            (self.args.keep / f"{tool}.txt").write_text(said)
             if code or not found or not re.match(r"0 (errors|hazards)", found[-1]):
-                (self.args.keep / f"{tool}.txt").write_text(said)
                 lines = [line for line in said.splitlines() if line.startswith("=========")] or said.splitlines()[-20:]
                 self.problems.append(f"{tool}: exit {code}, {found}\n" + "\n".join(lines)[:3000])
             self.save()

@@ -93,10 +93,12 @@ class Tally:
 class Runner:
     """The program as it runs. It answers for the files that are fed to it in their order; then they may be removed."""
 
-    def __init__(self, command: list[str], remove: bool = False) -> None:
+    def __init__(self, command: list[str], remove: bool = False, tally: Tally | None = None) -> None:
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-        self.tally, self.problem, self.errors, self.remove = Tally(), "", "", remove
+        self.tally, self.problem, self.errors, self.remove = tally or Tally(), "", "", remove
+        self.fed: list[Path] = []
+        self.answered = 0
         self.about = json.loads(self.process.stdout.readline() or '{"device": "none: the runner did not start"}')
         self.threads = [threading.Thread(target=self.listen), threading.Thread(target=self.hear)]
         for thread in self.threads:
@@ -110,6 +112,7 @@ class Runner:
                 self.problem = f"{how}: a launch of {n} chunks. "
                 return
             self.tally.add(answer)
+            self.answered += 1
             if self.remove:
                 os.unlink(answer["file"])
 
@@ -118,12 +121,17 @@ class Runner:
 
     def feed(self, path: Path) -> bool:
         """False if the program is gone."""
+        self.fed.append(path)
         try:
             self.process.stdin.write(f"{path}\n")
             self.process.stdin.flush()
             return True
         except BrokenPipeError:
             return False
+
+    def left(self) -> list[Path]:
+        """Of a program that has ended before its time: the files behind the one that it ended with."""
+        return self.fed[self.answered + 1 :]
 
     def finish(self) -> str:
         """What went wrong with the program itself; empty if nothing did."""
