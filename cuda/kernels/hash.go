@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "6d3f063c774d0dee30ed8e995656a0958b560b3102fd6b23c088e915a64fb7ee"
+const Hash = "4c5e9cd571cd0b3e6feb4ec10558d0778c381f8c1bd9d2d0f732c9e0acf43fa2"
