@@ -3,9 +3,10 @@
 //     nvcc -O2 -std=c++17 -I cuda/kernels -o kernelbench bench/kernels/bench.cc -lcuda -ldl -lpthread
 //     kernelbench [--nvcomp LIBRARY] [--sets DIR] cuda/kernels/kernels.ptx [more images]
 //     kernelbench --damage 10000 cuda/kernels/kernels.ptx         for compute-sanitizer
-//     kernelbench --once DIR NAME COUNT cuda/kernels/kernels.ptx  one launch, for a profiler
+//     kernelbench --once DIR SET KIB COUNT cuda/kernels/kernels.ptx  one launch, for a profiler
 //
-// DIR has the sets that zstd.py writes. Every byte of what is decoded is compared; with --damage, thousands of
+// DIR has the sets that zstd.py writes, mask50, lm, lm-shuffled and em; they are decoded beside a set that is made
+// here. Every byte of what is decoded is compared; with --damage, thousands of
 // broken chunks are decoded in memory of exactly their size, and must be zero where they are refused.
 #include "abi.h"
 #include "data.h"
@@ -42,8 +43,8 @@ struct Set {
 		size_t sequences = 0, total = 0;
 		for (size_t n : counts) sequences += n;
 		for (const Bytes &e : encoded) total += e.size();
-		printf("{\"what\":\"%s\",\"distinct\":%zu,\"bytes\":%zu,\"sequences_per_KiB\":%.1f,\"ratio\":%.3f}\n", name.c_str(), chunks.size(), bytes,
-		       1024. * sequences / (bytes * chunks.size()), (double)bytes * chunks.size() / total);
+		printf("{\"what\":\"%s\",\"distinct\":%zu,\"chunk_bytes\":%zu,\"sequences_per_chunk\":%.1f,\"ratio\":%.3f}\n", name.c_str(), chunks.size(), bytes,
+		       (double)sequences / chunks.size(), (double)bytes * chunks.size() / total);
 	}
 };
 
@@ -166,40 +167,49 @@ static void decode(const Nvcomp *nvcomp, const std::vector<Image> &images, const
 	}
 }
 
-static const struct {
-	const char *file, *name;
-	int typesize; // of blosc; 0: not encoded so
-} SETS[] = {{"mask50", "mask50", 2}, {"lm", "lm", 2}, {"lm-shuffled", "lm shuffled", 0}, {"em", "em", 1}};
+static std::vector<Bytes> shuffled(const std::vector<Bytes> &chunks) {
+	std::vector<Bytes> out;
+	for (const Bytes &c : chunks) out.push_back(byteShuffled(c, 2));
+	return out;
+}
+
+// decodeOwn times the set that is made here.
+static void decodeOwn(const Nvcomp *nvcomp, const std::vector<Image> &images) {
+	std::vector<Bytes> plain(128);
+	inParallel(plain.size(), [&](size_t i) { plain[i] = field((uint32_t)i); });
+	decode(nvcomp, images, Set("lz4", hr::LZ4, 1, plain), {64, 512, 4096});
+	if (nvcomp) decode(nvcomp, {}, Set("lz4 of shuffled bytes", hr::LZ4, 1, shuffled(plain)), {64, 512, 4096});
+	decode(nvcomp, images, Set("blosc-lz4", hr::BLOSC, 2, plain), {64, 512, 4096});
+}
 
 // decodeSets times the sets of a folder: chunks of 256 KiB in calls of many sizes, and
 // as many bytes in chunks of other sizes.
 static void decodeSets(const Nvcomp *nvcomp, const std::vector<Image> &images, const std::string &folder) {
+	static const struct {
+		const char *file, *name;
+		int typesize; // of blosc; 0: not encoded so
+	} SETS[] = {{"mask50", "mask50", 2}, {"lm", "lm", 2}, {"lm-shuffled", "lm shuffled", 0}, {"em", "em", 1}};
 	for (auto &s : SETS) {
 		std::string path = folder + "/" + s.file + ".bin", name = s.name;
 		std::vector<Bytes> chunks = readSet(path, CHUNK_BYTES);
 		decode(nvcomp, images, Set("lz4 " + name, hr::LZ4, 1, chunks), {64, 512, 4096, 8192});
-		if (s.typesize) decode(nvcomp, images, Set("blosc-lz4 " + name, hr::BLOSC, s.typesize, chunks), {64, 512, 4096, 8192});
+		if (s.typesize) decode(nvcomp, images, Set("blosc-lz4 " + name, hr::BLOSC, s.typesize, chunks), {64, 512, 4096});
 		for (size_t k : {64, 1024, 8192}) {
 			chunks = readSet(path, k << 10);
 			std::string size = k < 1024 ? " 64 KiB" : k == 1024 ? " 1 MiB" : " 8 MiB";
 			decode(nvcomp, images, Set("lz4 " + name + size, hr::LZ4, 1, chunks), {(1 << 20) / k});
-			if (s.typesize) decode(nvcomp, images, Set("blosc-lz4 " + name + size, hr::BLOSC, s.typesize, chunks), {(1 << 20) / k});
 		}
 	}
 }
 
-// once is a launch that a profiler looks at.
-static void once(const Image &image, const std::string &folder, const std::string &name, size_t count) {
-	for (auto &s : SETS) {
-		if (name.find(s.file) == std::string::npos || (name.find("shuffled") == std::string::npos) == (s.typesize == 0)) continue;
-		bool bare = name.find("blosc") == std::string::npos;
-		Set set(name, bare ? hr::LZ4 : hr::BLOSC, s.typesize, readSet(folder + "/" + s.file + ".bin", CHUNK_BYTES));
-		Call call(set, count);
-		hr::DecodeParams p = {call.table.at, call.status.at, (hr::u32)count};
-		CUfunction f = image.function("hr_decode");
-		launch(f, std::min((int)count, image.resident(f)), image.block(f), &p, sizeof p);
-		CHECK(cuCtxSynchronize());
-	}
+// once is a launch that a profiler looks at, of chunks of so many KiB.
+static void once(const Image &image, const std::string &path, size_t kib, size_t count) {
+	Set set("lz4", hr::LZ4, 1, readSet(path, kib << 10));
+	Call call(set, count);
+	hr::DecodeParams p = {call.table.at, call.status.at, (hr::u32)count};
+	CUfunction f = image.function("hr_decode");
+	launch(f, std::min((int)count, image.resident(f)), image.block(f), &p, sizeof p);
+	CHECK(cuCtxSynchronize());
 }
 
 // assemble times crops of 128^3 at random places of chunks that lie one after the
@@ -336,19 +346,16 @@ int main(int argc, char **argv) {
 		std::string option = argv[i];
 		int more = argc - i - 1;
 		if (option == "--damage" && more == 2) return damage(Image(argv[i + 2]), strtoul(argv[i + 1], nullptr, 10)), 0;
-		if (option == "--once" && more == 4) return once(Image(argv[i + 4]), argv[i + 1], argv[i + 2], strtoul(argv[i + 3], nullptr, 10)), 0;
+		if (option == "--once" && more == 5) {
+			std::string set = std::string(argv[i + 1]) + "/" + argv[i + 2] + ".bin";
+			return once(Image(argv[i + 5]), set, strtoul(argv[i + 3], nullptr, 10), strtoul(argv[i + 4], nullptr, 10)), 0;
+		}
 		if (option == "--nvcomp" && more > 0) nvcomp.reset(new Nvcomp(argv[++i], "LZ4"));
 		else if (option == "--sets" && more > 0) sets = argv[++i];
 		else images.emplace_back(argv[i]);
 	}
-	if (sets.empty()) {
-		std::vector<Bytes> plain(128);
-		inParallel(plain.size(), [&](size_t i) { plain[i] = field((uint32_t)i); });
-		decode(nvcomp.get(), images, Set("lz4", hr::LZ4, 1, plain), {64, 512, 4096});
-		decode(nvcomp.get(), images, Set("blosc-lz4", hr::BLOSC, 2, plain), {64, 512, 4096});
-	} else {
-		decodeSets(nvcomp.get(), images, sets);
-	}
+	decodeOwn(nvcomp.get(), images);
+	if (!sets.empty()) decodeSets(nvcomp.get(), images, sets);
 	for (const Image &image : images) {
 		assemble(image, hr::F32, "assemble u16 f32", 5000, 64 << 10);
 		assemble(image, hr::F32, "assemble u16 f32", 3000, 64 << 10);

@@ -150,7 +150,10 @@ HR_FN void finish(const Task &task) {
 
 } // namespace hr
 
-HR_KERNEL(hr::DECODE_BLOCK, 8) hr_decode(hr::DecodeParams p) {
+#ifndef HR_BLOCKS
+#define HR_BLOCKS 8
+#endif
+HR_KERNEL(hr::DECODE_BLOCK, HR_BLOCKS) hr_decode(hr::DecodeParams p) {
 	using namespace hr;
 	HR_SHARED Hand hand;
 	u32 each = p.n > blocks() ? Hand::CHUNKS : 1, turn = block();

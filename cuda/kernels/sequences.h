@@ -24,6 +24,9 @@ namespace hr {
 #ifndef HR_RECENT
 #define HR_RECENT RecentBytes<5888, 1024, 512, 3584>
 #endif
+#ifndef HR_ROUNDS
+#define HR_ROUNDS 4
+#endif
 #ifndef HR_EACH
 #define HR_EACH 2
 #define HR_STAGED 8
@@ -233,7 +236,7 @@ struct Batch {
 		Bytes bytes = {moved(plan, 0u - 16), {}, lane(), begin};
 		HR_UNROLL for (u32 k = 0; k < EACH; k++) bytes.starts[k] = has(k) ? mine[k].to - first : 0x80000000u;
 		u32 left = total;
-		HR_ROLLED for (; left > 3 * LANES; left -= least<u32>(left, 4 * LANES)) bytes.write<4>();
+		HR_ROLLED for (; left > (HR_ROUNDS - 1) * LANES; left -= least<u32>(left, HR_ROUNDS * LANES)) bytes.write<HR_ROUNDS>();
 		HR_ROLLED for (; left > 0; left -= least<u32>(left, LANES)) bytes.write<1>();
 	}
 };

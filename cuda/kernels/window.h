@@ -90,7 +90,7 @@ struct Window {
 
 	// fill moves the window to a sequence, and lists those from it on.
 	template <class Format> HR_FN void fill(u32 position) {
-		enum { AT_ONCE = SIZE / (16 * LANES) % 4 == 0 ? 4 : 7 };
+		enum { AT_ONCE = SIZE / (16 * LANES) % 4 == 0 ? 4 : SIZE / (16 * LANES) % 7 == 0 ? 7 : 3 };
 		base = position & ~15u;
 		syncWarp(); // the last window is read
 		if (base >= first && end - base >= SIZE) {
