@@ -45,6 +45,7 @@ type capacity struct {
 	waves    int   // in flight
 	decoded  int64 // bytes a wave should have
 	cached   int64 // bytes that are decoded already count as so many times less
+	encoded  int64 // bytes that it has stored at most, wherever these come from
 	stored   int64 // encoded bytes that a device has room for
 	unpacked int64 // of these by the host, for a device
 	chunks   int   // a wave of tiny chunks has at most so many

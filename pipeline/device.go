@@ -36,6 +36,8 @@ type device struct {
 	events   *eventPool
 	frames   *frames      // nil without a library
 	zstd     *decode.Zstd // nil where no array needs it
+	calls    []zstdCall   // of it
+	turn     int          // the call that is next, the issuer's
 	decoders decoders
 	clock    clock
 
@@ -112,8 +114,8 @@ func (d *device) start() {
 	d.running.Go(d.settleWaves)
 }
 
-// submit queues the wave for a stage. There is one for each wave in flight, save
-// those that make up for bad samples, which wait for another to end.
+// submit queues the wave for a stage. There is one for each wave in flight, save the last
+// deviceAhead, which wait for another to end.
 func (d *device) submit(w *wave) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -180,6 +182,9 @@ func (d *device) free() error {
 		if s != nil {
 			errs = append(errs, s.free(d.gpu))
 		}
+	}
+	for i := range d.calls {
+		errs = append(errs, d.calls[i].free())
 	}
 	if d.memory != 0 {
 		errs = append(errs, d.gpu.Free(d.memory))

@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"errors"
+
 	"github.com/headrace/headrace/cuda"
 	"github.com/headrace/headrace/cuda/decode"
 	"github.com/headrace/headrace/cuda/kernels"
@@ -62,7 +64,7 @@ func (s *stage) decode(d *device) error {
 		case familyInflate:
 			s.launchTable(&d.kernel.inflate, at, n)
 		case familyZstd:
-			if err := s.zstd.Append(&s.commands, s.compute, at, t.states, n); err != nil {
+			if err := d.decodeZstd(s, at, n); err != nil {
 				return err
 			}
 		}
@@ -71,6 +73,25 @@ func (s *stage) decode(d *device) error {
 	if t.summed {
 		s.launchTable(&d.kernel.crc32c, t.at, t.n)
 	}
+	return nil
+}
+
+// zstdCall is the memory that one wave's zstd chunks are decoded in, and when it is free.
+type zstdCall struct {
+	call *decode.Call
+	done *cuda.Event
+}
+
+// decodeZstd enqueues the kernels of zstd. Waves take the calls in turn: the next one on
+// a call begins when the one before has decoded.
+func (d *device) decodeZstd(s *stage, at cuda.Ptr, n int) error {
+	c := &d.calls[d.turn]
+	d.turn = (d.turn + 1) % len(d.calls)
+	s.commands.Await(s.compute, c.done)
+	if err := c.call.Append(&s.commands, s.compute, at, s.table.states, n); err != nil {
+		return err
+	}
+	s.commands.Record(s.compute, c.done)
 	return nil
 }
 
@@ -101,7 +122,47 @@ const zstdBlock = 4 << 10
 func (d *device) zstdLimits(r room) decode.Limits {
 	l := decode.Limits{Chunks: r.chunks, Bytes: r.decoded, Blocks: int(r.decoded/zstdBlock) + 4*r.chunks}
 	if n := d.p.cfg.SMs; n > 0 {
-		l.SMs = float64(min(n, d.gpu.Info().SMs)) / deviceWaves
+		l.SMs = float64(min(n, d.gpu.Info().SMs)) / deviceCalls
 	}
 	return l
+}
+
+// workBytes is what one zstd call works in, for the chunks of a stage.
+func (d *device) workBytes(r room) (int64, error) {
+	if d.zstd == nil {
+		return 0, nil
+	}
+	n, err := d.zstdLimits(r).Scratch()
+	return align(n), err
+}
+
+// openCalls lays the calls out from at on, and gives the end.
+func (d *device) openCalls(at cuda.Ptr, r room) (cuda.Ptr, error) {
+	work, err := d.workBytes(r)
+	if err != nil || work == 0 {
+		return at, err
+	}
+	for range deviceCalls {
+		d.calls = append(d.calls, zstdCall{})
+		c := &d.calls[len(d.calls)-1]
+		if c.call, err = d.zstd.NewCall(d.zstdLimits(r), at); err != nil {
+			return at, err
+		}
+		if c.done, err = d.gpu.NewEvent(false); err != nil {
+			return at, err
+		}
+		at += cuda.Ptr(work)
+	}
+	return at, nil
+}
+
+func (c *zstdCall) free() error {
+	var errs []error
+	if c.call != nil {
+		errs = append(errs, c.call.Close())
+	}
+	if c.done != nil {
+		errs = append(errs, c.done.Close())
+	}
+	return errors.Join(errs...)
 }

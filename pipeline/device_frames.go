@@ -173,14 +173,13 @@ func (s *stage) decodeFrames(d *device) error {
 	}
 	f := d.frames
 	for i, args := range l.args {
-		s.commands.Copy(d.copies, l.array(i), cuda.Address(args), int64(len(args)))
+		s.commands.Copy(s.copies, l.array(i), cuda.Address(args), int64(len(args)))
 	}
-	s.commands.Record(d.copies, s.copied)
+	s.commands.Record(s.copies, s.copied)
 	s.commands.Await(f.stream, s.copied)
-	if err := d.gpu.Run(&s.commands); err != nil {
+	if err := s.run(d); err != nil {
 		return err
 	}
-	s.commands.Reset()
 	err := f.library.Decompress(nvcomp.Zstd, f.stream, nvcomp.Batch{
 		Sources: l.array(0), SourceBytes: l.array(1), Destinations: l.array(2), DestinationBytes: l.array(3),
 		ActualBytes: l.array(4), Statuses: l.array(5), N: len(l.chunks), Temp: f.scratch, TempBytes: f.bytes,

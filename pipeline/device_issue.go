@@ -37,8 +37,9 @@ func (d *device) issueWaves() {
 	}
 }
 
-// issue hands all work of a wave to the device. It blocks only where the
-// assemble work is more than fits one launch.
+// issue hands all work of a wave to the device: first the copies and the decoders, which
+// run while the tiles are built. It blocks only where the assemble work is more than fits
+// one launch.
 func (d *device) issue(w *wave) error {
 	s := w.stage
 	s.begin()
@@ -53,6 +54,9 @@ func (d *device) issue(w *wave) error {
 		return err
 	}
 	s.commands.Record(s.compute, s.ended)
+	if err := s.run(d); err != nil {
+		return err
+	}
 	d.awaitOthers(s, w)
 	for i := range w.chunks {
 		d.addJobs(s, w, int32(i))
@@ -68,6 +72,12 @@ func (d *device) issue(w *wave) error {
 		s.commands.Copy(s.compute, cuda.Address(s.status[:n]), s.table.states, n)
 	}
 	s.commands.Record(s.compute, s.done)
+	return s.run(d)
+}
+
+// run enqueues the commands so far.
+func (s *stage) run(d *device) error {
+	defer s.commands.Reset()
 	return d.gpu.Run(&s.commands)
 }
 
@@ -220,14 +230,19 @@ func (s *stage) addPiece(dst cuda.Ptr, from []byte, off, n int64) {
 // bring copies descriptors of chunks and bytes to the device.
 func (s *stage) bring(d *device) {
 	if s.table.n > 0 {
-		s.commands.Copy(d.copies, s.table.at, cuda.Address(s.table.list), int64(len(s.table.bytes())))
+		s.commands.Copy(s.copies, s.table.at, cuda.Address(s.table.list), int64(len(s.table.bytes())))
 	}
 	pieces := s.pieces
 	if d.gathers {
 		pieces = s.gather(d)
 	}
-	s.commands.CopyBatch(d.copies, pieces)
-	s.commands.Record(d.copies, s.copied)
+	s.commands.CopyBatch(s.copies, pieces)
+	s.awaitCopies()
+}
+
+// awaitCopies has the kernels that follow wait for the copies so far.
+func (s *stage) awaitCopies() {
+	s.commands.Record(s.copies, s.copied)
 	s.commands.Await(s.compute, s.copied)
 }
 
@@ -245,14 +260,17 @@ func (d *device) awaitOthers(s *stage, w *wave) {
 	d.before = s.kept
 }
 
-// assemble launches the tiles that were added.
+// assemble launches the tiles that were added. Their tables take the stream of the wave's
+// other copies: those of the next wave are not on it yet. On a stream of their own they
+// would wait for these, milliseconds, since one engine copies to the device.
 func (s *stage) assemble(d *device) {
 	t := &s.tiles
 	if t.n == 0 {
 		return
 	}
-	s.commands.Copy(s.compute, s.tilesAt, cuda.Address(t.tiles), int64(len(t.tiles)))
-	s.commands.Copy(s.compute, s.loopsAt, cuda.Address(t.loops), int64(len(t.loops)))
+	s.commands.Copy(s.copies, s.tilesAt, cuda.Address(t.tiles), int64(len(t.tiles)))
+	s.commands.Copy(s.copies, s.loopsAt, cuda.Address(t.loops), int64(len(t.loops)))
+	s.awaitCopies()
 	s.params = kernels.AssembleParams{Tiles: uint64(s.tilesAt), Loops: uint64(s.loopsAt), Status: uint64(s.table.states), N: uint32(t.n)}.Append(s.params[:0])
 	s.launch(s.compute, &d.kernel.assemble, t.n)
 }
@@ -261,10 +279,9 @@ func (s *stage) assemble(d *device) {
 func (s *stage) flush(d *device) error {
 	s.assemble(d)
 	s.commands.Record(s.compute, s.done)
-	if err := d.gpu.Run(&s.commands); err != nil {
+	if err := s.run(d); err != nil {
 		return err
 	}
-	s.commands.Reset()
 	s.tiles.reset()
 	return s.done.Wait()
 }

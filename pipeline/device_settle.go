@@ -194,7 +194,7 @@ func (d *device) runAgain(w *wave, list []int32) error {
 	}
 	s.assemble(d)
 	s.commands.Record(s.compute, s.done)
-	if err := d.gpu.Run(&s.commands); err != nil {
+	if err := s.run(d); err != nil {
 		return err
 	}
 	return s.done.Wait()

@@ -43,7 +43,7 @@ func (s *scheduler) form() *wave {
 // fits reports whether a wave may take more.
 func (s *scheduler) fits(w *wave) bool {
 	c := &s.p.capacity
-	return w.decoded < c.decoded && w.unpacked < c.unpacked && w.encoded+w.mapped < s.p.limits.waveSlab && len(w.chunks) < c.chunks
+	return w.decoded < c.decoded && w.unpacked < c.unpacked && w.encoded < s.p.limits.waveSlab && w.encoded+w.mapped < c.encoded && len(w.chunks) < c.chunks
 }
 
 // ends reports whether the wave must not go on with this batch: under ReuseBatch a
@@ -179,7 +179,7 @@ func (s *scheduler) putUse(w *wave, u *use) bool {
 			s.table.forget(e)
 			s.putJobs(w, c, u)
 			return true
-		case len(w.chunks) > 0 && w.encoded+w.mapped+length > s.p.limits.waveSlab:
+		case len(w.chunks) > 0 && (w.encoded+length > s.p.limits.waveSlab || w.encoded+w.mapped+length > s.p.capacity.encoded):
 			return false
 		}
 		s.putStored(w, u, off, length)

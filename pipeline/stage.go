@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"github.com/headrace/headrace/cuda"
-	"github.com/headrace/headrace/cuda/decode"
 	"github.com/headrace/headrace/cuda/kernels"
 )
 
@@ -13,7 +12,7 @@ import (
 type stage struct {
 	// On the device, all within the backend's one allocation. The encoded bytes of
 	// the wave; decoded chunks that are not kept; as much again for chunks that are
-	// shuffled; what zstd works in; descriptors.
+	// shuffled; descriptors.
 	room                         room
 	in, out, scratch             cuda.Ptr
 	tilesAt, loopsAt, gatheredAt cuda.Ptr
@@ -31,7 +30,6 @@ type stage struct {
 	fed      int64 // bytes that it decodes, as stored
 	made     int64 // and as decoded
 	frames   frameList
-	zstd     *decode.Call // nil where no array needs it
 	commands cuda.Commands
 	pieces   []cuda.Piece
 	pieceOf  cuda.Ptr // the memory that the last of them comes from
@@ -40,11 +38,12 @@ type stage struct {
 	params   []byte
 	owed     []*pooledEvent // that the wave waits for
 	compute  *cuda.Stream
-	copied   *cuda.Event // the wave's bytes are on the device
-	began    *cuda.Event // the device may decode them; timed
-	ended    *cuda.Event // its chunks are decoded; timed
-	kept     *cuda.Event // its chunks are decoded, and those of all waves before it
-	done     *cuda.Event // the wave is
+	copies   *cuda.Stream // the device's; of the settler's stage, compute
+	copied   *cuda.Event  // what was copied for the wave so far is on the device
+	began    *cuda.Event  // the device may decode them; timed
+	ended    *cuda.Event  // its chunks are decoded; timed
+	kept     *cuda.Event  // its chunks are decoded, and those of all waves before it
+	done     *cuda.Event  // the wave is
 	ready    chan struct{}
 }
 
@@ -64,10 +63,10 @@ const (
 )
 
 // room is what a stage has of the device beside its descriptors: for so many chunks and
-// their bytes, stored and decoded, and what decoders work in.
+// their bytes, stored, decoded and shuffled.
 type room struct {
-	chunks                          int
-	encoded, decoded, scratch, work int64
+	chunks                    int
+	encoded, decoded, scratch int64
 }
 
 // in and out are the bytes of the parts for stored and for decoded chunks. Chunks begin at
@@ -78,7 +77,7 @@ func (r room) out() int64 { return align(r.decoded + int64(r.chunks)*arenaGrain)
 
 // bytes is all that a stage takes of the device.
 func (r room) bytes() int64 {
-	return r.in() + r.out() + align(r.scratch) + align(r.work) + align(listBytes)
+	return r.in() + r.out() + align(r.scratch) + align(listBytes)
 }
 
 // align rounds up to the grain of arenas.
@@ -99,11 +98,6 @@ func (d *device) newStage(at cuda.Ptr, r room, unpacked int64) (_ *stage, err er
 		return p
 	}
 	s.in, s.out, s.scratch = next(r.in()), next(r.out()), next(r.scratch)
-	if work := next(r.work); r.work > 0 {
-		if s.zstd, err = d.zstd.NewCall(d.zstdLimits(r), work); err != nil {
-			return nil, err
-		}
-	}
 	s.tilesAt = at
 	s.loopsAt = s.tilesAt + stageTiles*kernels.TileBytes
 	s.table.at = s.loopsAt + stageLoops*kernels.LoopBytes
@@ -148,6 +142,7 @@ func (d *device) newStage(at cuda.Ptr, r room, unpacked int64) (_ *stage, err er
 	if s.compute, err = gpu.NewStream(cuda.LowPriority); err != nil {
 		return nil, err
 	}
+	s.copies = d.copies
 	return s, nil
 }
 
@@ -155,9 +150,6 @@ func (s *stage) free(gpu *cuda.Device) error {
 	var errs []error
 	if s.compute != nil {
 		errs = append(errs, s.compute.Close())
-	}
-	if s.zstd != nil {
-		errs = append(errs, s.zstd.Close())
 	}
 	for _, e := range []*cuda.Event{s.copied, s.began, s.ended, s.kept, s.done, s.frames.done} {
 		if e != nil {

@@ -1,10 +1,12 @@
 // Decodes chunks of every method on a GPU; one JSON object a line.
 //
 //     nvcc -O2 -std=c++17 -I cuda/kernels -o chunkbench bench/kernels/chunks.cc -lcuda
-//     chunkbench IMAGE check FILE [ROUNDS]     every byte of chunks.py's cases; then damaged ones among them
-//     chunkbench IMAGE time FILE [COUNT]       each kind of chunks.py's sets, COUNT chunks in a launch, 4096 if not said
+//     chunkbench IMAGE,IMAGE check FILE [ROUNDS [STEP]]  every byte of chunks.py's cases, or of every STEP-th one; then
+//                                                         rounds with damaged ones among them
+//     chunkbench IMAGE,IMAGE time FILE [COUNT [KIND]]     kinds of chunks.py's sets whose name has KIND in it, COUNT
+//                                                         chunks in a launch, 4096 if not said
 //
-// All bytes that are decoded are compared, in every mode.
+// All bytes that are decoded are compared.
 #include "abi.h"
 #include "gpu.h"
 
@@ -168,7 +170,7 @@ struct Source {
 };
 
 // check decodes all cases in one call. The outputs lie with guard bytes between them.
-static bool check(const Kernels &kernels, const File &f, int round) {
+static bool check(const Image &image, const Kernels &kernels, const File &f, int round) {
 	enum { GUARD = 0xab };
 	std::mt19937 r(round);
 	Source source;
@@ -212,50 +214,67 @@ static bool check(const Kernels &kernels, const File &f, int round) {
 		for (size_t k = 0; status[i] && k < plain.size(); k++) filled += out[k] != 0;
 		for (size_t k = plain.size(); k < plain.size() / 16 * 16 + 32; k++) guards += out[k] != GUARD;
 	}
-	printf("{\"what\":\"check\",\"round\":%d,\"chunks\":%zu,\"wrong\":%zu,\"guards\":%zu,\"not_zero\":%zu,\"damaged_other_bytes\":%zu,\"ok\":%zu,\"corrupt\":%zu,"
+	printf("{\"what\":\"check\",\"image\":\"%s\",\"round\":%d,\"chunks\":%zu,\"wrong\":%zu,\"guards\":%zu,\"not_zero\":%zu,\"damaged_other_bytes\":%zu,\"ok\":%zu,\"corrupt\":%zu,"
 	       "\"unsupported\":%zu}\n",
-	       round, list.size(), bad, guards, filled, other, count[0], count[1], count[2]);
+	       image.path.c_str(), round, list.size(), bad, guards, filled, other, count[0], count[1], count[2]);
 	fflush(stdout);
 	return !bad && !guards && !filled;
 }
 
-// time decodes count chunks of one kind; each has bytes of its own in memory.
-static bool timeKind(const Image &image, const Kernels &kernels, const File &f, const std::string &name, const std::vector<size_t> &kind, size_t count) {
+// Kind is count chunks of the same kind; each has bytes of its own in memory.
+struct Kind {
+	std::string name;
+	std::vector<const Case *> cases; // in turn
+	size_t count, size, encoded = 0;
 	Source source;
 	std::vector<hr::Chunk> list;
-	size_t encoded = 0, size = f.plain[f.cases[kind[0]].plain].size();
-	for (size_t i = 0; i < count; i++) {
-		const Case &c = f.cases[kind[i % kind.size()]];
-		source.add(c.encoded);
-		encoded += c.bytes;
-		list.push_back({source.at[i], i * size, 0, c.bytes, (hr::u32)size, (hr::u32)i, c.method, c.typesize, c.flags});
+	std::unique_ptr<Memory> dst;
+
+	void send(const File &f) {
+		size = f.plain[cases[0]->plain].size();
+		for (size_t i = 0; i < count; i++) {
+			const Case &c = *cases[i % cases.size()];
+			source.add(c.encoded);
+			encoded += c.bytes;
+			list.push_back({source.at[i], i * size, 0, c.bytes, (hr::u32)size, (hr::u32)i, c.method, c.typesize, c.flags});
+		}
+		source.send();
+		dst.reset(new Memory(count * size));
+		for (hr::Chunk &c : list) c.src += source.memory->at, c.dst += dst->at;
 	}
-	source.send();
-	Memory dst(count * size);
-	CHECK(cuMemsetD8(dst.at, 0xee, count * size));
-	for (hr::Chunk &c : list) c.src += source.memory->at, c.dst += dst.at;
-	Call call(kernels, list);
-	call.decode();
-	call.sum();
-	CHECK(cuCtxSynchronize());
-	size_t bad = 0;
-	std::vector<hr::u32> status = download<hr::u32>(call.status->at, count);
-	for (size_t i = 0; i < count; i++) {
-		Bytes got = download<uint8_t>(dst.at + i * size, size);
-		bad += status[i] || got != f.plain[f.cases[kind[i % kind.size()]].plain];
+
+	size_t wrong(const File &f, const Call &call) const {
+		enum { SOME = 256 };
+		size_t bad = 0;
+		std::vector<hr::u32> status = download<hr::u32>(call.status->at, count);
+		for (size_t i = 0; i < count; i += SOME) {
+			size_t n = std::min<size_t>(SOME, count - i);
+			Bytes got = download<uint8_t>(dst->at + i * size, n * size);
+			for (size_t k = 0; k < n; k++) bad += status[i + k] || memcmp(&got[k * size], f.plain[cases[(i + k) % cases.size()]->plain].data(), size);
+		}
+		return bad;
 	}
-	double bytes = (double)(count * size);
-	float all = timeOf([&] { call.decode(); }), sums = timeOf([&] { call.sum(); });
-	printf("{\"what\":\"time\",\"image\":\"%s\",\"kind\":\"%s\",\"chunks\":%zu,\"ratio\":%.2f,\"ms\":%.3f,\"GB_per_s\":%.1f", image.path.c_str(), name.c_str(), count,
-	       bytes / encoded, all, bytes / all * 1e-6);
-	if (call.zstd.n) {
-		float scan = timeOf([&] { call.runZstd(1); }), finish = timeOf([&] { call.finish(); });
-		printf(",\"scan_ms\":%.3f,\"finish_ms\":%.3f,\"finish_GB_per_s\":%.1f", scan, finish, bytes / finish * 1e-6);
+
+	bool time(const File &f, const Image &image, const Kernels &kernels) const {
+		Call call(kernels, list);
+		CHECK(cuMemsetD8(dst->at, 0xee, count * size));
+		call.decode();
+		call.sum();
+		CHECK(cuCtxSynchronize());
+		size_t bad = wrong(f, call);
+		double bytes = (double)(count * size);
+		float all = timeOf([&] { call.decode(); }), sums = timeOf([&] { call.sum(); });
+		printf("{\"what\":\"time\",\"image\":\"%s\",\"kind\":\"%s\",\"chunks\":%zu,\"ratio\":%.2f,\"ms\":%.3f,\"GB_per_s\":%.1f", image.path.c_str(), name.c_str(),
+		       count, bytes / encoded, all, bytes / all * 1e-6);
+		if (call.zstd.n) {
+			float scan = timeOf([&] { call.runZstd(1); }), finish = timeOf([&] { call.finish(); });
+			printf(",\"scan_ms\":%.3f,\"finish_ms\":%.3f,\"finish_GB_per_s\":%.1f", scan, finish, bytes / finish * 1e-6);
+		}
+		printf(",\"crc_ms\":%.3f,\"crc_GB_per_s\":%.1f,\"wrong\":%zu}\n", sums, encoded / sums * 1e-6, bad);
+		fflush(stdout);
+		return bad == 0;
 	}
-	printf(",\"crc_ms\":%.3f,\"crc_GB_per_s\":%.1f,\"wrong\":%zu}\n", sums, encoded / sums * 1e-6, bad);
-	fflush(stdout);
-	return bad == 0;
-}
+};
 
 int main(int argc, char **argv) {
 	if (argc < 4) fprintf(stderr, "see the head of chunks.cc\n"), exit(2);
@@ -265,16 +284,33 @@ int main(int argc, char **argv) {
 	CHECK(cuDeviceGet(&device, 0));
 	CHECK(cuDevicePrimaryCtxRetain(&context, device));
 	CHECK(cuCtxSetCurrent(context));
-	Image image(argv[1]);
-	Kernels kernels(image);
+	std::vector<std::unique_ptr<Image>> images;
+	std::vector<std::unique_ptr<Kernels>> kernels;
+	for (char *path = strtok(argv[1], ","); path; path = strtok(nullptr, ",")) {
+		images.emplace_back(new Image(path));
+		kernels.emplace_back(new Kernels(*images.back()));
+	}
 	File f(argv[3]);
 	bool good = true;
 	if (!strcmp(argv[2], "check")) {
-		for (int i = 0, rounds = argc > 4 ? atoi(argv[4]) : 0; i <= rounds; i++) good &= check(kernels, f, i);
+		if (argc > 5) {
+			std::vector<Case> some;
+			for (size_t i = 0, step = strtoul(argv[5], nullptr, 10); i < f.cases.size(); i += step) some.push_back(f.cases[i]);
+			f.cases = some;
+		}
+		for (size_t k = 0; k < images.size(); k++)
+			for (int i = 0, rounds = argc > 4 ? atoi(argv[4]) : 0; i <= rounds; i++) good &= check(*images[k], *kernels[k], f, i);
 		return !good;
 	}
-	std::map<std::string, std::vector<size_t>> kinds;
-	for (size_t i = 0; i < f.cases.size(); i++) kinds[f.cases[i].name].push_back(i);
-	for (const auto &k : kinds) good &= timeKind(image, kernels, f, k.first, k.second, argc > 4 ? strtoul(argv[4], nullptr, 10) : 4096);
+	std::map<std::string, Kind> kinds;
+	for (const Case &c : f.cases) kinds[c.name].cases.push_back(&c);
+	for (auto &k : kinds) {
+		if (argc > 5 && k.first.find(argv[5]) == std::string::npos) continue;
+		k.second.name = k.first;
+		k.second.count = argc > 4 ? strtoul(argv[4], nullptr, 10) : 4096;
+		k.second.send(f);
+		for (size_t i = 0; i < images.size(); i++) good &= k.second.time(f, *images[i], *kernels[i]);
+		k.second = Kind();
+	}
 	return !good;
 }

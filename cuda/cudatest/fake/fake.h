@@ -51,6 +51,7 @@ struct Stream {
     Context *context;
     std::deque<Work> queue;
     bool held = false;  // it is slow: who waits for one of its events waits until it is let go
+    bool uploads = false;  // something was to be copied to the device on it
 };
 
 struct Event { Context *context; bool interprocess, timed; std::shared_ptr<Mark> latest; };

@@ -58,6 +58,16 @@ int move(Context *context, const Piece &p) {
     return OK;
 }
 
+// uploads reports whether a copy takes the engine that copies to a device.
+bool uploads(const Piece &p) {
+    auto kind = [](Ptr at) {
+        auto r = state().regions.upper_bound(at);
+        return r == state().regions.begin() ? REGISTERED : std::prev(r)->second.kind;
+    };
+    auto host = [&](Ptr at) { return kind(at) == PINNED || kind(at) == REGISTERED; };
+    return host(p.src) && !host(p.dst);
+}
+
 int check(const Piece &p) {
     if (!p.n) return complain(INVALID_VALUE, "a copy of no bytes");
     int status = reachable(current(), p.dst, p.n, true);
@@ -100,6 +110,7 @@ int batch(const Ptr *dst, const Ptr *src, const size_t *n, size_t count, const s
             if (failed) *failed = i;
             return status;
         }
+        stream->uploads |= uploads(pieces.back());
     }
     int status = disjoint(pieces);
     if (status != OK) return status;
@@ -158,6 +169,7 @@ int copy(Ptr dst, Ptr src, size_t n, void *handle) {
     Piece p{dst, src, n};
     int status = check(p);
     if (status != OK) return status;
+    stream->uploads |= uploads(p);
     Context *context = current();
     return enqueue(stream, {[context, p] { return move(context, p); }, nullptr});
 }
@@ -189,7 +201,7 @@ int stream_create(void **handle, unsigned flags, int priority) {
     CALL("cuStreamCreateWithPriority");
     if (flags != 1) complain(OK, "a stream that waits for the legacy default stream");
     if (priority < -5 || priority > 0) complain(OK, "stream priority %d is out of range", priority);
-    Stream *s = new Stream{current(), {}, false};
+    Stream *s = new Stream{current(), {}, false, false};
     state().streams.insert(s);
     *handle = s;
     return OK;
