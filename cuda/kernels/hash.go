@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "4c5e9cd571cd0b3e6feb4ec10558d0778c381f8c1bd9d2d0f732c9e0acf43fa2"
+const Hash = "d379cdef4a5292c4141037fd9a42fce835130a1a54c2a8d3085fe2c3f677c729"
