@@ -14,15 +14,15 @@ type chunkTable struct {
 	list   []byte   // pinned, of deviceChunks
 	at     cuda.Ptr // on the device
 	states cuda.Ptr // there, the statuses
-	count  [families]int
-	next   [families]int // where the next chunk of a family goes
+	count  [kernels.Families]int
+	next   [kernels.Families]int // where the next chunk of a family goes
 	n      int
 	summed bool // a chunk has a checksum behind it that is to be compared
 }
 
 // lay makes room for the chunks of a wave.
 func (t *chunkTable) lay(w *wave) {
-	t.count, t.n, t.summed = [families]int{}, 0, false
+	t.count, t.n, t.summed = [kernels.Families]int{}, 0, false
 	for i := range w.chunks {
 		if c := &w.chunks[i]; c.err == nil && c.route.by == byKernel {
 			t.count[c.recipe.packing.family()]++
@@ -58,12 +58,12 @@ func (s *stage) decode(d *device) error {
 		if n == 0 {
 			continue
 		}
-		switch family(f) {
-		case familyDecode:
+		switch kernels.Family(f) {
+		case kernels.DecodeFamily:
 			s.launchTable(&d.kernel.decode, at, n)
-		case familyInflate:
+		case kernels.InflateFamily:
 			s.launchTable(&d.kernel.inflate, at, n)
-		case familyZstd:
+		case kernels.ZstdFamily:
 			if err := d.decodeZstd(s, at, n); err != nil {
 				return err
 			}

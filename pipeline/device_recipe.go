@@ -107,38 +107,10 @@ func shuffledBy(stage zarr.Codec) uint8 {
 	return uint8(max(settings.Elementsize, 1))
 }
 
-// family is a group of kernels that decode chunks together.
-type family uint8
-
-const (
-	familyDecode  family = iota // kernels.Decode
-	familyZstd                  // kernels.ZstdKernels
-	familyInflate               // kernels.Inflate
-	families                    // how many there are; no family's number
-)
-
-func (p packing) family() family {
-	switch p.method {
-	case kernels.Copy, kernels.Unshuffle, kernels.LZ4, kernels.Blosc:
-		return familyDecode
-	case kernels.Zstd, kernels.BloscZstd:
-		return familyZstd
-	case kernels.Zlib, kernels.Gzip, kernels.BloscZlib:
-		return familyInflate
-	}
-	return families
-}
+func (p packing) family() kernels.Family { return kernels.FamilyOf(p.method) }
 
 // shuffled chunks are decoded by way of a second buffer.
-func (p packing) shuffled() bool {
-	switch p.method {
-	case kernels.Blosc, kernels.BloscZstd, kernels.BloscZlib:
-		return true
-	case kernels.Unshuffle:
-		return false
-	}
-	return p.typesize > 1
-}
+func (p packing) shuffled() bool { return kernels.NeedsScratch(p.method, p.typesize) }
 
 // frames are zstd and nothing else.
 func (p packing) frames() bool { return p.method == kernels.Zstd && p.typesize < 2 && p.sum == 0 }
@@ -161,7 +133,7 @@ func (d *decoders) need(p packing) {
 	if d.library && p.frames() {
 		return
 	}
-	d.zstd = d.zstd || p.family() == familyZstd
+	d.zstd = d.zstd || p.family() == kernels.ZstdFamily
 	d.scratch = d.scratch || p.shuffled()
 }
 
@@ -171,11 +143,11 @@ func (d *decoders) of(r *recipe, length int64) decoder {
 	p := r.packing
 	f := p.family()
 	switch {
-	case f == families || length < p.sum || length > longest(r.size):
+	case f == kernels.Families || length < p.sum || length > longest(r.size):
 		return byWorker
 	case d.library && p.frames():
 		return byLibrary
-	case f == familyZstd && !d.zstd || p.shuffled() && !d.scratch:
+	case f == kernels.ZstdFamily && !d.zstd || p.shuffled() && !d.scratch:
 		return byWorker
 	}
 	return byKernel

@@ -333,12 +333,7 @@ static void damage(const Image &image, size_t count) {
 }
 
 int main(int argc, char **argv) {
-	CUdevice device;
-	CUcontext context;
-	CHECK(cuInit(0));
-	CHECK(cuDeviceGet(&device, 0));
-	CHECK(cuDevicePrimaryCtxRetain(&context, device));
-	CHECK(cuCtxSetCurrent(context));
+	useFirstDevice();
 	std::unique_ptr<Nvcomp> nvcomp;
 	std::string sets;
 	std::vector<Image> images;

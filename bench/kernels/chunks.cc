@@ -278,12 +278,7 @@ struct Kind {
 
 int main(int argc, char **argv) {
 	if (argc < 4) fprintf(stderr, "see the head of chunks.cc\n"), exit(2);
-	CUdevice device;
-	CUcontext context;
-	CHECK(cuInit(0));
-	CHECK(cuDeviceGet(&device, 0));
-	CHECK(cuDevicePrimaryCtxRetain(&context, device));
-	CHECK(cuCtxSetCurrent(context));
+	useFirstDevice();
 	std::vector<std::unique_ptr<Image>> images;
 	std::vector<std::unique_ptr<Kernels>> kernels;
 	for (char *path = strtok(argv[1], ","); path; path = strtok(nullptr, ",")) {

@@ -95,8 +95,11 @@ def shuffled(data: bytes, typesize: int) -> bytes:
 def cases(path: str) -> None:
     out, turn = File(), 0
     encoders: dict[int, Callable[[bytes], bytes]] = {
-        LZ4: numcodecs.LZ4().encode, ZSTD: numcodecs.Zstd(3).encode, ZLIB: numcodecs.Zlib().encode, GZIP: numcodecs.GZip().encode
-    }  # fmt: skip
+        LZ4: numcodecs.LZ4().encode,
+        ZSTD: numcodecs.Zstd(3).encode,
+        ZLIB: numcodecs.Zlib().encode,
+        GZIP: numcodecs.GZip().encode,
+    }
     for n in [1, 13, 127, 128, 500, 1001, 4003, 9000, 40_000]:
         for kind, data in small(n):
             for method, encode in encoders.items():

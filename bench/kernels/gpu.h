@@ -20,6 +20,16 @@ inline void check(CUresult r, const char *what) {
 }
 #define CHECK(call) check(call, #call)
 
+// useFirstDevice makes the first GPU that of this thread.
+inline void useFirstDevice() {
+	CUdevice device;
+	CUcontext context;
+	CHECK(cuInit(0));
+	CHECK(cuDeviceGet(&device, 0));
+	CHECK(cuDevicePrimaryCtxRetain(&context, device));
+	CHECK(cuCtxSetCurrent(context));
+}
+
 struct Memory {
 	CUdeviceptr at = 0;
 	explicit Memory(size_t n) { CHECK(cuMemAlloc(&at, n ? n : 1)); }

@@ -358,12 +358,7 @@ static bool check(const Kernels &kernels, const File &f, int round) {
 
 int main(int argc, char **argv) {
 	if (argc < 4) fprintf(stderr, "see the head of zstd.cc\n"), exit(2);
-	CUdevice device;
-	CUcontext context;
-	CHECK(cuInit(0));
-	CHECK(cuDeviceGet(&device, 0));
-	CHECK(cuDevicePrimaryCtxRetain(&context, device));
-	CHECK(cuCtxSetCurrent(context));
+	useFirstDevice();
 	Image image(argv[1]);
 	Kernels kernels(image);
 	std::string mode = argv[2];

@@ -30,7 +30,7 @@ type Decoder struct {
 	device *cuda.Device
 	module *cuda.Module
 	limits Limits
-	takes  [families]bool
+	takes  [kernels.Families]bool
 
 	plain, inflate, sums step
 	zstd                 *Call // nil if it takes none
@@ -48,20 +48,20 @@ type Decoder struct {
 // Open takes the memory for batches within limits, of chunks of the given methods
 // (kernels.Zstd and so on) or, if there are none, of all. Memory that only others need is not
 // taken.
-func Open(device *cuda.Device, limits Limits, numbers ...uint8) (*Decoder, error) {
+func Open(device *cuda.Device, limits Limits, methods ...uint8) (*Decoder, error) {
 	if err := limits.check(); err != nil {
 		return nil, err
 	}
 	d := &Decoder{device: device, limits: limits}
-	for _, n := range numbers {
-		m, ok := methodOf(n)
-		if !ok {
-			return nil, nd.Errorf(nd.ErrUnsupported, "no kernel decodes method %d", n)
+	for _, m := range methods {
+		f := kernels.FamilyOf(m)
+		if f == kernels.Families {
+			return nil, nd.Errorf(nd.ErrUnsupported, "no kernel decodes method %d", m)
 		}
-		d.takes[m.family] = true
+		d.takes[f] = true
 	}
-	if len(numbers) == 0 {
-		d.takes = [families]bool{true, true, true}
+	if len(methods) == 0 {
+		d.takes = [kernels.Families]bool{true, true, true}
 	}
 	if err := d.open(); err != nil {
 		_ = d.Close() // the first error counts
@@ -87,7 +87,7 @@ func (d *Decoder) open() (err error) {
 			return err
 		}
 	}
-	if d.takes[zstdFamily] {
+	if d.takes[kernels.ZstdFamily] {
 		if err := d.openZstd(); err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func (d *Decoder) Start(stream *cuda.Stream, chunks []Chunk) error {
 	d.commands.Copy(stream, d.table, host, int64(len(chunks))*kernels.ChunkBytes)
 	at := d.table
 	for f, n := range count {
-		if err := d.decode(stream, family(f), at, n); err != nil {
+		if err := d.decode(stream, kernels.Family(f), at, n); err != nil {
 			return err
 		}
 		at += cuda.Ptr(n * kernels.ChunkBytes)
@@ -163,12 +163,12 @@ func (d *Decoder) Start(stream *cuda.Stream, chunks []Chunk) error {
 
 // list writes the table, the chunks of a family beside each other, and says how many
 // these are.
-func (d *Decoder) list(chunks []Chunk) (count [families]int, summed bool) {
+func (d *Decoder) list(chunks []Chunk) (count [kernels.Families]int, summed bool) {
 	for _, c := range chunks {
-		count[methods[c.Method].family]++
+		count[kernels.FamilyOf(c.Method)]++
 	}
-	var next [families]int
-	for f := range families - 1 {
+	var next [kernels.Families]int
+	for f := range kernels.Families - 1 {
 		next[f+1] = next[f] + count[f]
 	}
 	second := d.second
@@ -188,7 +188,7 @@ func (d *Decoder) list(chunks []Chunk) (count [families]int, summed bool) {
 			k.Flags |= kernels.Summed
 			summed = true
 		}
-		f := methods[c.Method].family
+		f := kernels.FamilyOf(c.Method)
 		k.Append(d.host[:next[f]*kernels.ChunkBytes])
 		next[f]++
 	}
@@ -196,12 +196,12 @@ func (d *Decoder) list(chunks []Chunk) (count [families]int, summed bool) {
 }
 
 // decode enqueues the kernels of a family for n chunks of the table.
-func (d *Decoder) decode(stream *cuda.Stream, f family, at cuda.Ptr, n int) error {
+func (d *Decoder) decode(stream *cuda.Stream, f kernels.Family, at cuda.Ptr, n int) error {
 	switch {
 	case n == 0:
-	case f == zstdFamily:
+	case f == kernels.ZstdFamily:
 		return d.zstd.Append(&d.commands, stream, at, d.table+cuda.Ptr(d.statusAt(0)), n)
-	case f == inflateFamily:
+	case f == kernels.InflateFamily:
 		d.launch(stream, d.inflate, d.inflate.forItems(d.device, d.limits.SMs, n), at, n)
 	default:
 		d.launch(stream, d.plain, d.plain.forItems(d.device, d.limits.SMs, n), at, n)
@@ -243,12 +243,12 @@ func (d *Decoder) admit(chunks []Chunk) error {
 }
 
 func (d *Decoder) admitChunk(i int, c Chunk) error {
-	m, ok := methodOf(c.Method)
+	f := kernels.FamilyOf(c.Method)
 	switch {
-	case !ok:
+	case f == kernels.Families:
 		return nd.Errorf(nd.ErrUnsupported, "chunk %d: no kernel decodes method %d", i, c.Method)
-	case !d.takes[m.family]:
-		return nd.Errorf(nd.ErrBudget, "chunk %d: %s, the decoder was opened for other methods", i, m.name)
+	case !d.takes[f]:
+		return nd.Errorf(nd.ErrBudget, "chunk %d: %s, the decoder was opened for other methods", i, methodNames[c.Method])
 	case c.SrcBytes < 0 || c.DstBytes < 0 || c.SrcBytes > math.MaxInt32 || c.DstBytes > math.MaxInt32 || c.Dst%16 != 0:
 		return nd.Errorf(nd.ErrBug, "chunk %d of %d bytes, decoded to %d at %#x: at most %d, at a multiple of 16", i, c.SrcBytes, c.DstBytes, c.Dst, math.MaxInt32)
 	case c.Typesize < 0 || c.Typesize > math.MaxUint8:

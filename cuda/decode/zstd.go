@@ -28,8 +28,8 @@ func NewZstd(device *cuda.Device, module *cuda.Module) (*Zstd, error) {
 		{kernels.ZstdTables, kernels.ZstdTablesBlock, 0, &z.begin[1]},
 		{kernels.ZstdCount, kernels.ZstdOrderBlock, 0, &z.begin[2]},
 		{kernels.ZstdOrder, kernels.ZstdOrderBlock, 0, &z.begin[3]},
-		{kernels.ZstdLiterals, kernels.ZstdStreamBlock, 0, &z.literals},
-		{kernels.ZstdSequences, kernels.ZstdStreamBlock, kernels.ZstdSequencesShared, &z.sequences},
+		{kernels.ZstdLiterals, kernels.ZstdLiteralsBlock, 0, &z.literals},
+		{kernels.ZstdSequences, kernels.ZstdSequencesBlock, kernels.ZstdSequencesShared, &z.sequences},
 		{kernels.ZstdExecute, kernels.ZstdExecuteBlock, 0, &z.execute},
 		{kernels.ZstdFinish, kernels.ZstdFinishBlock, 0, &z.finish},
 	} {
@@ -84,8 +84,8 @@ func (c *Call) open() (err error) {
 	return err
 }
 
-// Append adds the decoding of n chunks to the commands of a stream. table is the address of
-// their kernels.Chunk, of Zstd or BloscZstd, status that of the words that these name; both stay as they
+// Append adds the decoding of n chunks to the commands of a stream. table is the address of their
+// kernels.Chunk, of Zstd or BloscZstd, status that of the words that these name; both stay as they
 // are until the stream has passed. Chunks beyond the limits are a bug of the caller.
 func (c *Call) Append(commands *cuda.Commands, stream *cuda.Stream, table, status cuda.Ptr, n int) error {
 	if n < 0 || n > c.limits.Chunks {

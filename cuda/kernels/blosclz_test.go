@@ -47,8 +47,8 @@ func (s *instructions) match(distance, length int) {
 	}
 }
 
-// randomInstructions is a stream of about n bytes decoded. rare is how rarely a match is long: never
-// if it is 0.
+// randomInstructions is a stream of about n bytes decoded. rare is how rarely a match is long:
+// never if it is 0.
 func randomInstructions(r *rand.Rand, n, rare int) instructions {
 	var s instructions
 	s.literals(randomBytes(r, 1+r.IntN(32)))

@@ -14,16 +14,13 @@ HR_FN u32 loadByte(const u8 *p) {
 	asm volatile("ld.global.u8 %0, [%1];" : "=r"(v) : "l"(p));
 	return v;
 }
-// loadByteIf gives v another value only if it loads: written as a branch, the compiler copies
-// what it has loaded, and so waits for it.
-HR_FN void loadByteIf(bool loads, u32 &v, const u8 *p) {
-	asm volatile("{ .reg .pred q; setp.ne.u32 q, %2, 0; @q ld.global.u8 %0, [%1]; }" : "+r"(v) : "l"(p), "r"((u32)loads));
-}
 HR_FN u32 loadWord(const u8 *p) {
 	u32 v;
 	asm volatile("ld.global.u32 %0, [%1];" : "=r"(v) : "l"(p));
 	return v;
 }
+// loadWordIf gives v another value only if it loads: written as a branch, the compiler copies
+// what it has loaded, and so waits for it.
 HR_FN void loadWordIf(bool loads, u32 &v, const u8 *p) {
 	asm volatile("{ .reg .pred q; setp.ne.u32 q, %2, 0; @q ld.global.u32 %0, [%1]; }" : "+r"(v) : "l"(p), "r"((u32)loads));
 }
@@ -39,9 +36,6 @@ HR_FN void storeVector(u8 *p, const u32 *w) {
 }
 #else
 HR_FN u32 loadByte(const u8 *p) { return *p; }
-HR_FN void loadByteIf(bool loads, u32 &v, const u8 *p) {
-	if (loads) v = *p;
-}
 HR_FN u32 loadWord(const u8 *p) {
 	u32 w;
 	memcpy(&w, p, 4);
@@ -55,12 +49,9 @@ HR_FN void storeWord(u8 *p, u32 v) { memcpy(__builtin_assume_aligned(p, 4), &v, 
 HR_FN void storeVector(u8 *p, const u32 *w) { memcpy(__builtin_assume_aligned(p, 16), w, 16); }
 #endif
 
-// Vector is 16 bytes; a Quad is four numbers that are read and written as one.
+// Vector is 16 bytes that are read and written as one.
 struct alignas(16) Vector {
 	u32 w[4];
-};
-struct alignas(8) Quad {
-	u16 e[4];
 };
 
 // Accesses of shared memory, aligned.
@@ -92,23 +83,6 @@ HR_FN Vector getVector(const u8 *p) {
 }
 HR_FN void putVector(u8 *p, const Vector &v) { memcpy(p, &v, sizeof v); }
 #endif
-
-HR_FN Quad getQuad(const u16 *p) {
-#if defined(HR_GPU)
-	return *(const Quad *)p;
-#else
-	Quad q;
-	memcpy(&q, p, sizeof q);
-	return q;
-#endif
-}
-HR_FN void putQuad(u16 *p, const Quad &q) {
-#if defined(HR_GPU)
-	*(Quad *)p = q;
-#else
-	memcpy(p, &q, sizeof q);
-#endif
-}
 
 // Run is WORDS words at any address, in two steps, so that many runs can be
 // loaded before the first is waited for. A GPU loads aligned words, and of those

@@ -53,8 +53,8 @@ func summed(data []byte) []byte {
 	return binary.LittleEndian.AppendUint32(slices.Clip(data), crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// Sums of all lengths around those at which threads begin to have work, at all alignments, are what package
-// crc32 computes; any bit that changes is seen, and what was refused before stays so.
+// Sums of all lengths around those at which threads begin to have work, at all alignments, are what
+// package crc32 computes; any bit that changes is seen, and what was refused before stays so.
 func TestCrc32c(t *testing.T) {
 	r := rand.New(rand.NewPCG(81, 82))
 	var cases []summedCase

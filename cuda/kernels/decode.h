@@ -31,8 +31,8 @@ struct Stream {
 	u32 dstBytes, srcBytes;
 };
 
-// findStream finds an item of a frame: a stream of one of its blocks. It is false if there is no such
-// thing. The last block may have less streams than the others; then there is nothing to do.
+// findStream finds an item of a frame: a stream of one of its blocks. It is false if there is no
+// such thing. The last block may have less streams than the others; then there is nothing to do.
 HR_FN bool findStream(const Task &task, u32 item, Stream &out) {
 	const Frame &f = task.frame;
 	u32 b = item / task.streams, s = item % task.streams, length = f.blockBytes(b), count = f.streams(length);
@@ -150,10 +150,7 @@ HR_FN void finish(const Task &task) {
 
 } // namespace hr
 
-#ifndef HR_BLOCKS
-#define HR_BLOCKS 8
-#endif
-HR_KERNEL(hr::DECODE_BLOCK, HR_BLOCKS) hr_decode(hr::DecodeParams p) {
+HR_KERNEL(hr::DECODE_BLOCK, 8) hr_decode(hr::DecodeParams p) {
 	using namespace hr;
 	HR_SHARED Hand hand;
 	u32 each = p.n > blocks() ? Hand::CHUNKS : 1, turn = block();

@@ -1,14 +1,11 @@
 package kernels
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -213,42 +210,17 @@ func TestDecode(t *testing.T) {
 	onMachines(t, func(t *testing.T, m *machine) { decodeAll(t, m, cases) })
 }
 
-type goldenCase struct {
-	Name, Codec string
-	Encoded     []byte
-	Header      []byte
-	Data        string
-	Want        []byte
-}
-
 // Frames that numcodecs wrote, and the damaged ones beside them.
 func TestGolden(t *testing.T) {
 	d := newDecoder(t)
 	defer d.scratch.Close()
 	var cases []chunkCase
 	for file, method := range map[string]uint8{"blosc": Blosc, "lz4": LZ4} {
-		f, err := os.Open(filepath.Join("..", "..", "codec", "testdata", file+".jsonl"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines := bufio.NewScanner(f)
-		lines.Buffer(nil, 1<<20)
-		for lines.Scan() {
-			var g goldenCase
-			if err := json.Unmarshal(lines.Bytes(), &g); err != nil {
-				t.Fatal(err)
-			}
-			size := len(g.Want)
-			if g.Data != "" {
-				if _, err := fmt.Sscanf(g.Data, "%s %d", new(string), &size); err != nil {
-					t.Fatal(err)
-				}
-			}
+		for _, g := range goldenCases(t, file+".jsonl") {
 			if g.Header == nil {
-				cases = append(cases, d.expect(t, chunkCase{name: file + " " + g.Name, method: method, src: g.Encoded, size: size}))
+				cases = append(cases, d.expect(t, chunkCase{name: file + " " + g.Name, method: method, src: g.Encoded, size: g.size(t)}))
 			}
 		}
-		_ = f.Close() // only read
 	}
 	good := 0
 	for _, c := range cases {

@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "d379cdef4a5292c4141037fd9a42fce835130a1a54c2a8d3085fe2c3f677c729"
+const Hash = "04810911a5efe5eebbc0e06a939043801cd10d6e04fdc5e8d18ec03adc0d2251"

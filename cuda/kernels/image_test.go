@@ -105,7 +105,7 @@ func TestLayout(t *testing.T) {
 		0, 8, 16, 24, 0, 8, 16, 0, 8, // parameters
 		ZstdParamsBytes, ZstdHeadBytes, ZstdBlockBytes, ZstdSegmentBytes, ZstdSequencesShared,
 		0, 8, 16, 24, 32, 36, // ZstdParams
-		ZstdScanBlock, ZstdTablesBlock, ZstdOrderBlock, ZstdStreamBlock, ZstdExecuteBlock, ZstdFinishBlock,
+		ZstdScanBlock, ZstdTablesBlock, ZstdOrderBlock, ZstdLiteralsBlock, ZstdSequencesBlock, ZstdExecuteBlock, ZstdFinishBlock,
 		AssembleBlock, DecodeBlock, GatherBlock, InflateBlock, Crc32cBlock, MaxRank, NoChunk,
 		uint64(Big), uint64(Fill), uint64(Affine), uint64(LZ4), uint64(Blosc), uint64(Unshuffle), uint64(Copy),
 		uint64(Zstd), uint64(BloscZstd), uint64(Zlib), uint64(Gzip), uint64(BloscZlib), uint64(Unchecked), uint64(Summed),

@@ -1,5 +1,6 @@
-// zlib (RFC 1950), gzip (RFC 1952) and blosc 1 frames with zlib inside to bytes. A block of threads decodes a few chunks at a
-// time; a warp of it, a stream. What is refused here is what package codec refuses.
+// zlib (RFC 1950), gzip (RFC 1952) and blosc 1 frames with zlib inside to bytes. A block of threads
+// decodes a few chunks at a time; a warp of it, a stream. What is refused here is what package
+// codec refuses.
 #pragma once
 #include "blosc.h"
 #include "inflate_block.h"
@@ -10,7 +11,8 @@ namespace inflate {
 
 enum : u32 { MOST_BYTES = 0x0fffffff }; // of a source: positions in bits have 32 bits
 
-// crcOf is the checksum of bytes in memory. The output's shared memory is free when it is asked for.
+// crcOf is the checksum of bytes in memory. The output's shared memory is free when it is asked
+// for.
 HR_FN u32 crcOf(Bench &bench, const u8 *p, u32 n) {
 	static_assert(sizeof(CRC32::Tables) <= sizeof bench.output, "the tables of the checksum");
 	return CRC32::of(*(CRC32::Tables *)bench.output, p, n);
@@ -20,8 +22,8 @@ HR_FN u32 halfOf(const u8 *src) { return loadByte(src) | loadByte(src + 1) << 8;
 
 HR_FN bool isGzip(const u8 *src, u32 n) { return n >= 2 && halfOf(src) == 0x8b1f; }
 
-// Wrapped is a zlib stream, or members of gzip one after the other, and where it is to be decoded to. All
-// lanes of a warp have the same in it.
+// Wrapped is a zlib stream, or members of gzip one after the other, and where it is to be decoded
+// to. All lanes of a warp have the same in it.
 struct Wrapped {
 	enum Flag { HEADER_CRC = 1 << 1, EXTRA = 1 << 2, NAME = 1 << 3, COMMENT = 1 << 4, RESERVED = 0xe0 }; // RFC 1952, 2.3.1
 	enum { DICTIONARY = 0x20 };                                                                          // RFC 1950, 2.2
@@ -98,8 +100,8 @@ struct Wrapped {
 		return OK;
 	}
 
-	// decode stops before bytes that begin no member: writers that pad leave them. Behind a zlib stream
-	// no byte matters.
+	// decode stops before bytes that begin no member: writers that pad leave them. Behind a zlib
+	// stream no byte matters.
 	HR_FN Status decode(Bench &bench) {
 		Status status;
 		do {
@@ -141,7 +143,8 @@ struct Task {
 		return OK;
 	}
 
-	// find gives a part of the chunk. Nothing is left of it where it is not of the frame, or plain, which is copied here.
+	// find gives a part of the chunk. Nothing is left of it where it is not of the frame, or plain,
+	// which is copied here.
 	HR_FN Status find(u32 item, Wrapped &w) const {
 		const u8 *src = (const u8 *)chunk.src;
 		w = {src, chunk.srcBytes, (u8 *)(chunk.typesize > 1 ? chunk.scratch : chunk.dst), chunk.dstBytes, isGzip(src, chunk.srcBytes), !(chunk.flags & UNCHECKED)};

@@ -1,10 +1,10 @@
 // Deflate streams (RFC 1951; its sections are cited as 3.2.3 and the like), a warp each.
 //
-// Where a symbol begins is known only when those before it are decoded. But whoever begins at
-// a wrong bit is soon at a right one, since codes differ in length. So each lane takes a span of the
+// Where a symbol begins is known only when those before it are decoded. But whoever begins at a
+// wrong bit is soon at a right one, since codes differ in length. So each lane takes a span of the
 // stream, and begins some way before it: if the first symbol of its span is where the lane below
-// found the end of its own, and that is so for the lanes below it too, then what it has
-// decoded is right. How far ahead they begin, and how long spans are, follows from how that goes.
+// found the end of its own, and that is so for the lanes below it too, then what it has decoded is
+// right. How far ahead they begin, and how long spans are, follows from how that goes.
 //
 // A span is decoded twice: first for how many bytes and matches it has, which tells by prefix sums
 // where they go to, then to write them.
@@ -243,7 +243,8 @@ struct Stream {
 		return good;
 	}
 
-	// adapt is for the next segment: longer spans while there is room, and so far ahead that few lanes are lost.
+	// adapt is for the next segment: longer spans while there is room, and so far ahead that few
+	// lanes are lost.
 	HR_FN void adapt(u32 count, bool full, u32 bytes, u32 matches) {
 		if (count == LANES) {
 			ahead = most(ahead - ahead / 16, (u32)LEAST_AHEAD);

@@ -1,5 +1,5 @@
-// Huffman codes of deflate (3.2.2, 3.2.5 to 3.2.7) and the tables that they are decoded with. A warp
-// makes them.
+// Huffman codes of deflate (3.2.2, 3.2.5 to 3.2.7) and the tables that they are decoded with. A
+// warp makes them.
 #pragma once
 #include "inflate_input.h"
 #include "recent.h"
@@ -128,7 +128,8 @@ struct Builder {
 		}
 	}
 
-	// bitsOf is the length of the code that a number begins with: more than LONGEST if there is none.
+	// bitsOf is the length of the code that a number begins with: more than LONGEST if there is
+	// none.
 	HR_FN u32 bitsOf(u32 code) const {
 		u32 n = 1;
 		HR_UNROLL for (u32 k = 1; k <= LONGEST; k++) n += code >= limits[k];
@@ -147,8 +148,9 @@ struct Builder {
 		}
 	}
 
-	// second makes the tables of codes that go on behind their first bits, a lane a table. Codes grow
-	// with their lengths, so that the last one of a table has most bits. It is false if there is no room.
+	// second makes the tables of codes that go on behind their first bits, a lane a table. Codes
+	// grow with their lengths, so that the last one of a table has most bits. It is false if there
+	// is no room.
 	HR_FN bool second(u16 *table, u32 entries) const {
 		u32 rest = LONGEST - bits, next = 1u << bits, end = limits[LONGEST] >> rest;
 		HR_ROLLED for (u32 from = limits[bits] >> rest; from < end; from += LANES) {

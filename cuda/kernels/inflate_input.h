@@ -6,8 +6,8 @@
 namespace hr {
 namespace inflate {
 
-// Input is a stream, of which the bytes from base on are in shared memory. Positions are in bits from
-// the multiple of 16 bytes at or before the stream. Bits that are not of it are 0.
+// Input is a stream, of which the bytes from base on are in shared memory. Positions are in bits
+// from the multiple of 16 bytes at or before the stream. Bits that are not of it are 0.
 struct Input {
 	enum : u32 {
 		SPAN = 19, // words of it that a lane decodes at a time, at most

@@ -1,5 +1,5 @@
-// What a warp decodes from deflate, a segment at a time: literals are written to shared memory as they
-// are decoded, matches are listed and copied when all literals are there.
+// What a warp decodes from deflate, a segment at a time: literals are written to shared memory as
+// they are decoded, matches are listed and copied when all literals are there.
 #pragma once
 #include "recent.h"
 
@@ -35,7 +35,8 @@ struct Match {
 
 	u32 to, length, distance;
 
-	// pack is the entry of a list. A length from LONG on does not fit: it stands in the place of its bytes.
+	// pack is the entry of a list. A length from LONG on does not fit: it stands in the place of
+	// its bytes.
 	static HR_FN u32 pack(u32 to, u32 more, u32 less) { return to | least(more, LONG - LEAST) << 13 | less << 17; }
 
 	HR_FN Match() {}
@@ -160,8 +161,8 @@ struct Output {
 		HR_ROLLED for (u32 i = 8; i < m.length; i++) to[i] = (u8)loadByte(base + source(m) + i);
 	}
 
-	// copyNear copies those from entry first on, a lane one, in rounds: each waits for those that its bytes
-	// come from. Long ones are copied by all lanes.
+	// copyNear copies those from entry first on, a lane one, in rounds: each waits for those that
+	// its bytes come from. Long ones are copied by all lanes.
 	HR_FN void copyNear(u32 first, u32 count) const {
 		u32 i = first + lane();
 		bool has = i < count;
@@ -183,7 +184,8 @@ struct Output {
 		}
 	}
 
-	// copyAlone copies four bytes at a time: what repeats after fewer bytes repeats after a multiple of them.
+	// copyAlone copies four bytes at a time: what repeats after fewer bytes repeats after a
+	// multiple of them.
 	HR_FN void copyAlone(const Match &m) const {
 		u8 *to = bytes + m.to;
 		const u8 *from = to - m.distance;

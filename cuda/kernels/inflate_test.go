@@ -1,7 +1,6 @@
 package kernels
 
 import (
-	"bufio"
 	"bytes"
 	"compress/flate"
 	"compress/gzip"
@@ -13,7 +12,6 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -145,29 +143,22 @@ func TestInflateBlosc(t *testing.T) {
 // goldenChunks are those of testdata/inflate.jsonl, with the bytes that they must give.
 func goldenChunks(t testing.TB) (cases []chunkCase) {
 	t.Helper()
-	f, err := os.Open(filepath.Join("testdata", "inflate.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }() // only read
 	plain := map[string][]byte{}
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
+	readLines(t, filepath.Join("testdata", "inflate.jsonl"), func(line []byte) {
 		var g struct {
 			Plain, Name, Of, Method string
 			Bytes                   []byte
 		}
-		if err := json.Unmarshal(lines.Bytes(), &g); err != nil {
+		if err := json.Unmarshal(line, &g); err != nil {
 			t.Fatal(err)
 		}
 		if g.Plain != "" {
 			plain[g.Plain] = append([]byte{}, g.Bytes...)
-			continue
+			return
 		}
 		method := map[string]uint8{"zlib": Zlib, "gzip": Gzip, "blosc": BloscZlib}[g.Method]
 		cases = append(cases, chunkCase{name: g.Name + " of " + g.Of, method: method, src: g.Bytes, size: len(plain[g.Of]), want: plain[g.Of]})
-	}
+	})
 	return cases
 }
 
@@ -180,25 +171,8 @@ func TestInflateGolden(t *testing.T) {
 	if len(cases) < 180 {
 		t.Fatalf("only %d chunks", len(cases))
 	}
-	f, err := os.Open(filepath.Join("..", "..", "codec", "testdata", "deflate.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }() // only read
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var g goldenCase
-		if err := json.Unmarshal(lines.Bytes(), &g); err != nil {
-			t.Fatal(err)
-		}
-		size := len(g.Want)
-		if g.Data != "" {
-			if _, err := fmt.Sscanf(g.Data, "%s %d", new(string), &size); err != nil {
-				t.Fatal(err)
-			}
-		}
-		cases = append(cases, d.expect(t, chunkCase{name: g.Name, method: Gzip, src: g.Encoded, size: size}))
+	for _, g := range goldenCases(t, "deflate.jsonl") {
+		cases = append(cases, d.expect(t, chunkCase{name: g.Name, method: Gzip, src: g.Encoded, size: g.size(t)}))
 	}
 	onMachines(t, func(t *testing.T, m *machine) { inflateAll(t, m, cases) })
 }
@@ -380,7 +354,8 @@ func TestInflateChecksums(t *testing.T) {
 			cases = append(cases, c)
 		}
 	}
-	// A name, a comment, other fields and the header's own checksum; members and what may follow them.
+	// A name, a comment, other fields and the header's own checksum; members and what may follow
+	// them.
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
 	w.Name, w.Comment, w.Extra = "a name", string(bytes.Repeat([]byte("comment"), 20)), make([]byte, 300)

@@ -102,21 +102,6 @@ func (l Loop) Append(dst []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, 0)
 }
 
-// How a chunk is encoded. Which kernels take it follows from that: those of another
-// family say Unsupported.
-const (
-	Host      uint8 = iota // what no kernel decodes
-	LZ4                    // Decode: numcodecs' lz4, the decoded length in 4 bytes, then a block
-	Blosc                  // Decode: a blosc 1 frame with lz4, lz4hc or blosclz inside
-	Unshuffle              // Decode: the bytes of its elements apart, of size Typesize
-	Copy                   // Decode: plain
-	Zstd                   // ZstdKernels: one or more zstd frames (RFC 8878)
-	BloscZstd              // ZstdKernels: a blosc 1 frame with zstd inside
-	Zlib                   // Inflate: one stream (RFC 1950), or what Gzip is
-	Gzip                   // Inflate: one or more members (RFC 1952), or what Zlib is
-	BloscZlib              // Inflate: a blosc 1 frame with zlib inside
-)
-
 // Flags of a chunk.
 const (
 	Unchecked uint16 = 1 << iota // checksums that are part of the format are not compared
@@ -137,11 +122,10 @@ const (
 // before they were encoded; 0 and 1 are no such thing. A blosc frame says by itself
 // how it was shuffled.
 //
-// Dst and Scratch begin at a multiple of 16; Scratch is DstBytes long and is needed
-// for blosc and for Typesize above 1, but not for Unshuffle. Src may
-// begin anywhere. Of all sources, here and in tiles and pieces, the aligned words of 4
-// bytes that hold a wanted byte must be readable, and the aligned vectors of 16 bytes
-// where ZstdKernels decode: memory is allocated so.
+// Dst and Scratch begin at a multiple of 16; Scratch is DstBytes long and is needed for blosc and
+// for Typesize above 1, but not for Unshuffle. Src may begin anywhere. Of all sources, here and in
+// tiles and pieces, the aligned words of 4 bytes that hold a wanted byte must be readable, and the
+// aligned vectors of 16 bytes where ZstdKernels decode: memory is allocated so.
 type Chunk struct {
 	Src, Dst, Scratch  uint64
 	SrcBytes, DstBytes uint32

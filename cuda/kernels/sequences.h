@@ -1,12 +1,12 @@
 // Streams of sequences, LZ4 and blosclz, a warp each. A sequence is some literals and a match; one
 // of the two may be missing.
 //
-// A warp takes 32 sequences at once, one a lane: a prefix sum tells where each writes. Then
-// output is made 32 bytes at a time, a lane a byte: which sequence a byte is of is how
-// many of them begin up to it. So lanes are busy however short or uneven sequences
-// are, and all of it comes from shared memory: literals from the window of the stream, near
-// matches from the last bytes of the output, and far ones, which are fetched while the sequences
-// before them are written. The bytes before the 32 are written, and among these a byte
+// A warp takes 64 sequences at once, two a lane: a prefix sum tells where each writes. Then
+// output is made 32 bytes at a time, a lane a byte, or four times as many if none of them is a copy of
+// another: which sequence a byte is of is how many of them begin up to it. So lanes are busy however
+// short or uneven sequences are, and all of it comes from shared memory: literals from the window of
+// the stream, near matches from the last bytes of the output, and far ones, which are fetched while
+// the sequences before them are written. The bytes before the 32 are written, and among these a byte
 // follows its source.
 //
 // What is too long for this, or at the end of the stream, is decoded alone.
@@ -21,17 +21,11 @@
 
 namespace hr {
 
-#ifndef HR_RECENT
-#define HR_RECENT RecentBytes<5888, 1024, 512, 3584>
-#endif
-#ifndef HR_ROUNDS
-#define HR_ROUNDS 4
-#endif
-#ifndef HR_EACH
-#define HR_EACH 2
-#define HR_STAGED 8
-#endif
-typedef HR_RECENT Recent;
+typedef RecentBytes<5888, 1024, 512, 3584> Recent;
+
+// EACH is how many sequences a lane decodes at once: what a batch costs whatever is in it, sums and
+// votes, is paid once for all of them.
+enum : u32 { EACH = 2 };
 
 enum Progress { MORE, DONE, WRONG };
 
@@ -53,11 +47,12 @@ HR_FN bool lengthen(const Window &in, u32 &at, u32 &length, u32 limit) {
 	}
 }
 
-// Stage holds the sources of the far matches of a batch: each the words that hold it.
+// Stage holds the sources of the far matches of a batch: each the words that hold it. What is longer than MOST
+// is copied alone: two stages for all sequences take shared memory that the window and the output need.
 struct Stage {
-	enum { MOST = HR_STAGED, WORDS = MOST / 4 + 1 }; // bytes of a match
+	enum : u32 { MOST = 8, WORDS = MOST / 4 + 1 }; // bytes of a match
 
-	u32 of[HR_EACH * LANES][WORDS];
+	u32 of[EACH * LANES][WORDS];
 };
 
 // Sequence is where literals lie in the window, and where they and the match go to.
@@ -77,7 +72,7 @@ struct Sequence {
 struct Plan {
 	enum { MATCH, LITERALS, SOURCE, INVERSE };
 
-	Vector of[HR_EACH * LANES];
+	Vector of[EACH * LANES];
 
 	// inverse is so near to 2^31 / d that i / d is right for i below 2^12, and for all if i is below d.
 	static HR_FN u32 inverse(u32 d) { return (u32)(reciprocal((float)d) * 2148007936.f); }
@@ -105,16 +100,12 @@ HR_FN Bench &benchOfWarp() {
 
 // Batch is what the lanes of a warp decode at once: each some sequences, one after the other.
 struct Batch {
-	enum { EACH = HR_EACH };
-
 	Sequence mine[EACH];
 	u32 n;       // sequences; the lanes above have none
 	u32 total;   // bytes of output
 	Place stage; // of the lane's first
 
-	HR_FN void clear() {
-		n = total = 0;
-	}
+	HR_FN void clear() { n = total = 0; }
 
 	HR_FN bool has(u32 k) const { return EACH * lane() + k < n; }
 
@@ -181,38 +172,38 @@ struct Batch {
 		u32 at;           // of the next byte
 		Place begin;      // of that of lane 0
 
-		// sources are those of the lane's next bytes.
-		template <int ROUNDS> HR_FN void sources(Place *from) {
-			u32 begins[ROUNDS], v[ROUNDS][4], upTo = (2u << lane()) - 1;
-			HR_UNROLL for (u32 r = 0; r < ROUNDS; r++) {
+		// sources are those of the lane's next N bytes.
+		template <u32 N> HR_FN void sources(Place *from) {
+			u32 begins[N], v[N][4], upTo = (2u << lane()) - 1;
+			HR_UNROLL for (u32 r = 0; r < N; r++) {
 				u32 mine = 0;
 				HR_UNROLL for (u32 k = 0; k < EACH; k++) mine |= LANES > 1 ? bitAt(starts[k] - LANES * r) : starts[k] == r;
 				begins[r] = orAll(mine);
 			}
-			HR_UNROLL for (u32 r = 0; r < ROUNDS; r++) {
+			HR_UNROLL for (u32 r = 0; r < N; r++) {
 				vectorAt(moved(plan, 16 * count(begins[r] & upTo)), v[r]);
 				plan = moved(plan, 16 * count(begins[r]));
 			}
-			HR_UNROLL for (u32 r = 0; r < ROUNDS; r++) from[r] = moved(begin, lane() + LANES * r + Plan::source(v[r], at + LANES * r));
-			HR_UNROLL for (u32 k = 0; k < EACH; k++) starts[k] -= LANES * ROUNDS;
-			at += LANES * ROUNDS;
+			HR_UNROLL for (u32 r = 0; r < N; r++) from[r] = moved(begin, lane() + LANES * r + Plan::source(v[r], at + LANES * r));
+			HR_UNROLL for (u32 k = 0; k < EACH; k++) starts[k] -= LANES * N;
+			at += LANES * N;
 		}
 
-		// write writes some bytes a lane.
-		template <int ROUNDS> HR_FN void write() {
-			Place from[ROUNDS], to = moved(begin, lane());
-			sources<ROUNDS>(from);
+		// write writes N bytes a lane.
+		template <u32 N> HR_FN void write() {
+			Place from[N], to = moved(begin, lane());
+			sources<N>(from);
 			bool inside = false;
-			HR_UNROLL for (u32 r = 0; r < ROUNDS; r++) inside |= from[r] >= begin;
+			HR_UNROLL for (u32 r = 0; r < N; r++) inside |= from[r] >= begin;
 			if (ballot(inside) == 0) {
-				u32 v[ROUNDS];
-				HR_UNROLL for (u32 r = 0; r < ROUNDS; r++) v[r] = byteAt(from[r]);
-				HR_UNROLL for (u32 r = 0; r < ROUNDS; r++) putByte(moved(to, LANES * r), v[r]);
-				begin = moved(begin, LANES * ROUNDS);
+				u32 v[N];
+				HR_UNROLL for (u32 r = 0; r < N; r++) v[r] = byteAt(from[r]);
+				HR_UNROLL for (u32 r = 0; r < N; r++) putByte(moved(to, LANES * r), v[r]);
+				begin = moved(begin, LANES * N);
 				syncWarp();
 				return;
 			}
-			HR_UNROLL for (u32 r = 0; r < ROUNDS; r++) {
+			HR_UNROLL for (u32 r = 0; r < N; r++) {
 				u32 v = byteAt(from[r]);
 				inside = from[r] >= begin;
 				if (ballot(inside)) v = follow(v, inside ? apart(from[r], begin) : lane());
@@ -232,11 +223,15 @@ struct Batch {
 		}
 	};
 
+	// ROUNDS is how many bytes a lane writes at once, where none of them is a copy of another of them:
+	// they are then on their way from shared memory together.
+	enum : u32 { ROUNDS = 4 };
+
 	HR_FN void writeBytes(Place plan, u32 first, Place begin) const {
 		Bytes bytes = {moved(plan, 0u - 16), {}, lane(), begin};
 		HR_UNROLL for (u32 k = 0; k < EACH; k++) bytes.starts[k] = has(k) ? mine[k].to - first : 0x80000000u;
 		u32 left = total;
-		HR_ROLLED for (; left > (HR_ROUNDS - 1) * LANES; left -= least<u32>(left, HR_ROUNDS * LANES)) bytes.write<HR_ROUNDS>();
+		HR_ROLLED for (; left > (ROUNDS - 1) * LANES; left -= least<u32>(left, ROUNDS * LANES)) bytes.write<ROUNDS>();
 		HR_ROLLED for (; left > 0; left -= least<u32>(left, LANES)) bytes.write<1>();
 	}
 };
@@ -246,7 +241,6 @@ struct Batch {
 // stop is the position behind dst. Far matches are on their way when it returns: they are
 // in memory, though the bytes of the last batch may not even be written.
 template <class Format> HR_FN void plan(Batch &b, const Window &in, const Recent &out, u32 to, u32 stop, Place stage) {
-	enum { EACH = Batch::EACH };
 	u32 own = 0, room = least<u32>(Recent::PIECE, stop - to);
 	HR_UNROLL for (u32 k = 0; k < EACH; k++) {
 		Sequence &s = b.mine[k];
@@ -286,7 +280,7 @@ template <class Format> HR_FN bool decodeStream(u8 *dst, u32 dstBytes, const u8 
 	Bench &bench = benchOfWarp();
 	Window in(bench.window, src, srcBytes);
 	Recent out(bench.recent, dst);
-	Place planAt = placeOf(&bench.plan), stages = placeOf(bench.stages[0].of[Batch::EACH * lane()]);
+	Place planAt = placeOf(&bench.plan), stages = placeOf(bench.stages[0].of[EACH * lane()]);
 	u32 at = in.first, stop = out.at + dstBytes, turn = 0;
 	Progress progress = MORE;
 	Batch batch = none();

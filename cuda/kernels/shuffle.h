@@ -1,5 +1,5 @@
-// The inverses of byte shuffle and bit shuffle. Each function is the part of worker id
-// of count, which all call it. Buffers do not overlap. The rules are those of blosc 1 and of package codec.
+// The inverses of byte shuffle and bit shuffle. Each function is the part of worker id of count,
+// which all call it. Buffers do not overlap. The rules are those of blosc 1 and of package codec.
 #pragma once
 #include "bytes.h"
 

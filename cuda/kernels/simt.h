@@ -78,10 +78,11 @@ HR_FN u32 lowest(u32 bits) { return (u32)__ffs((int)bits) - 1; } // bits is not 
 HR_FN u32 count(u32 bits) { return (u32)__popc(bits); }
 #endif
 
-// highest is the place of the highest bit; bits is not 0.
+// highest is the place of the highest bit; bits is not 0. It is slow, so it stays where it is asked for: ahead
+// of what can be done meanwhile.
 HR_FN u32 highest(u32 bits) {
 	u32 out;
-	asm("bfind.u32 %0, %1;" : "=r"(out) : "r"(bits));
+	asm volatile("bfind.u32 %0, %1;" : "=r"(out) : "r"(bits));
 	return out;
 }
 

@@ -13,14 +13,8 @@
 
 namespace hr {
 
-#ifndef HR_WINDOW
-#define HR_WINDOW 3584
-#define HR_TOKENS 896
-#endif
-#ifndef HR_ALONE
-#define HR_ALONE 128
-#endif
-enum { WINDOW_SIZE = HR_WINDOW, WINDOW_TOKENS = HR_TOKENS };
+// So little that eight blocks of threads fit on a multiprocessor of 228 KiB, with all else that they share.
+enum { WINDOW_SIZE = 3584, WINDOW_TOKENS = 896 };
 
 // WindowBytes are the shared memory of a Window.
 struct alignas(16) WindowBytes {
@@ -36,8 +30,8 @@ struct Window {
 		SIZE = WINDOW_SIZE,
 		TOKENS = WINDOW_TOKENS,
 		MOST = 16,       // bytes that continue a length
-		FEW = HR_ALONE,       // sequences of a window
-		ENDED = 0x8000, // set in the place of a sequence that is not whole in the window
+		FEW = 128,       // sequences of a window: one walk finds less of them sooner than many walks
+		ENDED = 0x8000,  // set in the place of a sequence that is not whole in the window
 	};
 	static_assert(SIZE % (16 * 32) == 0 && SIZE < ENDED, "places");
 
@@ -46,7 +40,7 @@ struct Window {
 	u32 first, end; // positions of the stream
 	u32 base;
 	u32 count, used; // of the tokens
-	bool sparse;     // there were few in the last window
+	bool sparse;     // there were few in the last window, so it may be with the next
 
 	HR_FN Window(WindowBytes &shared, const u8 *src, u32 n) {
 		bytes = placeOf(shared.bytes);
@@ -90,7 +84,8 @@ struct Window {
 
 	// fill moves the window to a sequence, and lists those from it on.
 	template <class Format> HR_FN void fill(u32 position) {
-		enum { AT_ONCE = SIZE / (16 * LANES) % 4 == 0 ? 4 : SIZE / (16 * LANES) % 7 == 0 ? 7 : 3 };
+		enum { AT_ONCE = 7 }; // loads on their way
+		static_assert(SIZE % (16 * AT_ONCE * 32) == 0, "the last loads are of the window");
 		base = position & ~15u;
 		syncWarp(); // the last window is read
 		if (base >= first && end - base >= SIZE) {
@@ -117,6 +112,8 @@ struct Window {
 		sparse = count < FEW;
 	}
 
+	// listAlone is one walk, the same in all lanes. It ends at FEW sequences: they are not few, so all lanes
+	// share the next window.
 	template <class Format> HR_FN void listAlone(u32 q, u32 limit) {
 		HR_ROLLED for (count = 0;; count++) {
 			if (lane() == 0) putHalf(moved(tokens, 2 * count), q);

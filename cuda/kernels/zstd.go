@@ -23,12 +23,13 @@ func ZstdKernels() []string {
 
 // Threads in a block of the kernels of zstd.
 const (
-	ZstdScanBlock    = 64
-	ZstdTablesBlock  = 128
-	ZstdOrderBlock   = 256 // ZstdCount and ZstdOrder
-	ZstdStreamBlock  = 32  // ZstdLiterals and ZstdSequences
-	ZstdExecuteBlock = 128
-	ZstdFinishBlock  = 256
+	ZstdScanBlock      = 64
+	ZstdTablesBlock    = 128
+	ZstdOrderBlock     = 256 // ZstdCount and ZstdOrder
+	ZstdLiteralsBlock  = 64
+	ZstdSequencesBlock = 32
+	ZstdExecuteBlock   = 128
+	ZstdFinishBlock    = 256
 )
 
 // ZstdSequencesShared is the dynamic shared memory of a block of ZstdSequences: four
@@ -43,8 +44,8 @@ const (
 	ZstdSegmentBytes = 24
 )
 
-// ZstdParams is the parameter of the kernels of zstd: the addresses of N chunks,
-// of Zstd or BloscZstd, of the status words and of the work memory, which is ZstdWorkBytes long and begins at
+// ZstdParams is the parameter of the kernels of zstd: the addresses of N chunks, of Zstd or
+// BloscZstd, of the status words and of the work memory, which is ZstdWorkBytes long and begins at
 // a multiple of 16. Its first ZstdHeadBytes must be zero before the first kernel.
 //
 // Blocks is how many blocks of frames it has room for, and Arena how many bytes of

@@ -10,10 +10,10 @@
 //   hr_zstd_execute    a block of threads a segment: copies literals and matches
 //   hr_zstd_finish     blocks of threads a chunk: puts together the bytes of elements
 //
-// Nothing is read back by the host in between: grids are what the GPU holds, and how
-// much there is to do stands in device memory. That memory, work, is laid out here. What
-// differs in size from chunk to chunk is taken from an arena; a chunk that
-// finds no room there is left to the host, like all that the kernels do not know.
+// Nothing is read back by the host in between: grids are what the GPU holds, and how much there is
+// to do stands in device memory. That memory, work, is laid out here. What differs in size from
+// chunk to chunk is taken from an arena; a chunk that finds no room there is left to the host, like
+// all that the kernels do not know.
 //
 // A segment is frames that decode to a known number of bytes at a known place: those of a
 // chunk, or, in a frame of blosc, those of a stream. So what one segment decodes to needs

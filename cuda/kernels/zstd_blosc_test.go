@@ -1,14 +1,10 @@
 package kernels
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 )
@@ -25,26 +21,9 @@ func bloscZstd(name string, src []byte, size int) zstdSource {
 // goldenBlosc are frames that c-blosc wrote for the tests of package codec.
 func goldenBlosc(t testing.TB) (sources []zstdSource) {
 	t.Helper()
-	f, err := os.Open(filepath.Join("..", "..", "codec", "testdata", "blosc.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }() // only read
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var g goldenCase
-		if err := json.Unmarshal(lines.Bytes(), &g); err != nil {
-			t.Fatal(err)
-		}
-		size := len(g.Want)
-		if g.Data != "" {
-			if _, err := fmt.Sscanf(g.Data, "%s %d", new(string), &size); err != nil {
-				t.Fatal(err)
-			}
-		}
+	for _, g := range goldenCases(t, "blosc.jsonl") {
 		if g.Header == nil {
-			sources = append(sources, bloscZstd(g.Name, g.Encoded, size))
+			sources = append(sources, bloscZstd(g.Name, g.Encoded, g.size(t)))
 		}
 	}
 	return sources
@@ -103,8 +82,8 @@ func (f bloscFrame) bytes() []byte {
 
 const zstdStreams = 4 << 5 // in the flags of a frame
 
-// bloscShapes are frames with zstd inside of all shapes: split or not, shuffled in each way or not, with short
-// last blocks, streams stored and encoded, in blocks anywhere.
+// bloscShapes are frames with zstd inside of all shapes: split or not, shuffled in each way or not,
+// with short last blocks, streams stored and encoded, in blocks anywhere.
 func bloscShapes(t testing.TB) (sources []zstdSource) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(51, 52))

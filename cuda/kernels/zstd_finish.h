@@ -1,5 +1,5 @@
-// What is left when all blocks are executed: chunks that were refused become zeros, and the bytes of
-// shuffled elements are put together.
+// What is left when all blocks are executed: chunks that were refused become zeros, and the bytes
+// of shuffled elements are put together.
 #pragma once
 #include "blosc.h"
 #include "zstd.h"

@@ -46,7 +46,8 @@ struct History {
 		flushed = most(flushed, stop);
 	}
 
-	// flushTo is called when the bytes up to stop, a multiple of 16, are made, with a barrier behind them.
+	// flushTo is called when the bytes up to stop, a multiple of 16, are made, with a barrier
+	// behind them.
 	HR_FN void flushTo(u32 stop) {
 		if (stop <= flushed) return;
 		if (flushed & 15) flushBytes((flushed | 15) + 1); // at the begin: others write the bytes before
@@ -80,7 +81,8 @@ struct History {
 		syncBlock();
 	}
 
-	// skip goes behind n bytes that are in memory already, or that this thread block has just written there.
+	// skip goes behind n bytes that are in memory already, or that this thread block has just
+	// written there.
 	HR_FN void skip(u32 n) {
 		syncBlock();
 		at += n;
@@ -139,7 +141,8 @@ struct Recent {
 	}
 };
 
-// place copies n bytes to the history's bytes, four at a time. It is the part of worker id of count workers.
+// place copies n bytes to the history's bytes, four at a time. It is the part of worker id of count
+// workers.
 template <class From> HR_FN void place(u32 to, const From &from, u32 n, u32 id, u32 count) {
 	u8 *out = History::bytes() + to;
 	u32 head = least((0 - to) & 3, n), tail = head + ((n - head) & ~3u);
@@ -170,8 +173,8 @@ struct Few {
 	u32 shift, n;
 
 #if defined(HR_GPU)
-	// load loads count bytes from p if far, else those from index here of the history's bytes. here has the
-	// alignment of p. Only words that hold one of them are read. The loads are written as
+	// load loads count bytes from p if far, else those from index here of the history's bytes. here
+	// has the alignment of p. Only words that hold one of them are read. The loads are written as
 	// one stream without branches, so that all are on their way before one is waited for.
 	HR_FN void load(bool far, const u8 *p, u32 here, u32 count) {
 		u32 lead = here & 3, reach = count > 0 ? lead + count : 0;

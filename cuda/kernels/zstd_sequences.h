@@ -144,6 +144,7 @@ template <u32 WORDS> struct SequenceDecoder {
 		Coded c;
 		c.literals = Codes::at(codes, literals.entry);
 		c.match = Codes::at(codes + Codes::BYTES, matches.entry);
+		u32 bitsL = literals.bits(), bitsM = matches.bits(), bitsLM = bitsL + bitsM, bitsO = offsets.bits(); // slow, so first
 		if (FILLS) fill();
 		c.offset = offsets.entry;
 		HR_UNROLL for (u32 i = 0; i < WORDS; i++) c.window[i] = in.window(i);
@@ -151,7 +152,6 @@ template <u32 WORDS> struct SequenceDecoder {
 		// The states' bits stand behind those of the three values, up to 63.
 		u32 bits = c.literals.bits + c.match.bits + (c.offset & 63);
 		u32 rest = behind(c.window, bits);
-		u32 bitsL = literals.bits(), bitsM = matches.bits(), bitsLM = bitsL + bitsM, bitsO = offsets.bits();
 		literals.go(funnelLeft(rest, literals.x(), bitsL));
 		matches.go(funnelLeft(rest << bitsL, matches.x(), bitsM));
 		offsets.go(funnelLeft(rest << bitsLM, offsets.x(), bitsO));
@@ -185,19 +185,21 @@ template <u32 WORDS> struct SequenceDecoder {
 		in.template ready<WORDS == 2 ? 5 : 3>();
 	}
 
-	// all decodes n sequences, one at least.
+	// all decodes n sequences, one at least. Two rounds of four share what a loop costs.
 	HR_FN Status all(u8 *out, u32 n) {
 		Coded c = take<false>();
-		HR_ROLLED for (n--; n >= 4; n -= 4) {
-			Coded d = take<true>();
-			Packed a = finish(c);
-			c = take<false>();
-			store(out, a, finish(d));
-			d = take<false>();
-			a = finish(c);
-			c = take<false>();
-			store(out + 16, a, finish(d));
-			out += 32;
+		HR_ROLLED for (n--; n >= 8; n -= 8) {
+			HR_UNROLL for (u32 k = 0; k < 2; k++) {
+				Coded d = take<true>();
+				Packed a = finish(c);
+				c = take<false>();
+				store(out + 32 * k, a, finish(d));
+				d = take<false>();
+				a = finish(c);
+				c = take<false>();
+				store(out + 32 * k + 16, a, finish(d));
+			}
+			out += 64;
 		}
 		in.template fill<WORDS == 2 ? 2 : 3>();
 		in.template ready<0>();
@@ -294,7 +296,7 @@ HR_FN void decodeSeats(const ZstdParams &p, const Work &work, SequenceDesk &d, c
 } // namespace zstd
 } // namespace hr
 
-HR_KERNEL(hr::ZSTD_STREAM_BLOCK, 4) hr_zstd_sequences(hr::ZstdParams p) {
+HR_KERNEL(hr::ZSTD_SEQUENCES_BLOCK, 4) hr_zstd_sequences(hr::ZstdParams p) {
 	using namespace hr;
 	HR_DYNAMIC(zstd::SequenceDesk, desks, 1);
 	zstd::SequenceDesk &desk = desks[0];

@@ -121,32 +121,29 @@ HR_FN bool readTables(Desk &d, const u8 *src, Block &b) {
 
 // WeightBits reads the weights' bitstream backwards; what is before its begin is 0.
 struct WeightBits {
-	const u8 *bytes;
-	i32 at; // bits that are left; below 0, bits that were not there
+	const Staged &in;
+	i32 begin, at; // bits; at may be a little below begin
 
 	HR_FN u32 read(u32 n) {
 		at -= (i32)n;
-		u32 v = 0;
-		HR_UNROLL for (u32 i = 0; i < 6; i++) {
-			i32 bit = at + (i32)i;
-			if (i < n && bit >= 0) v |= (u32)(bytes[bit / 8] >> bit % 8 & 1) << i;
-		}
-		return v;
+		i32 from = most(at, begin);
+		return in.bits((u32)from) << (from - at) & ((1u << n) - 1);
 	}
+	HR_FN bool torn() const { return at < begin; }
 };
 
-// decodeWeights is the part of one lane: two states take turns (4.2.1.2). It returns the number
-// of weights, or NONE.
-HR_FN u32 decodeWeights(const u16 *table, u32 log, const u8 *bytes, u32 n, u8 *weights) {
-	if (n == 0 || bytes[n - 1] == 0) return NONE;
-	WeightBits bits = {bytes, (i32)(8 * (n - 1) + highest(bytes[n - 1]))};
+// decodeWeights is the part of one lane: two states take turns (4.2.1.2). The bitstream is from byte at to end.
+// It returns the number of weights, or NONE.
+HR_FN u32 decodeWeights(const u16 *table, u32 log, const Staged &in, u32 at, u32 end, u8 *weights) {
+	if (at == end || in.bytes[end - 1] == 0) return NONE;
+	WeightBits bits = {in, (i32)(8 * at), (i32)(8 * (end - 1) + highest(in.bytes[end - 1]))};
 	u32 state = bits.read(log), other = bits.read(log);
-	if (bits.at < 0) return NONE;
+	if (bits.torn()) return NONE;
 	HR_ROLLED for (u32 k = 0; k + 2 < WEIGHTS;) {
 		u32 entry = table[state], x = entry >> 6, more = log - highest(x);
 		weights[k++] = (u8)(entry & 63);
 		u32 next = (x << more) - (1u << log) + bits.read(more);
-		if (bits.at < 0) {
+		if (bits.torn()) {
 			weights[k++] = (u8)(table[other] & 63);
 			return k;
 		}
@@ -177,7 +174,7 @@ HR_FN u32 readWeights(Desk &d) {
 	at = toAll(d, at);
 	if (at == NONE) return NONE;
 	buildTable(d.builder, d.counts, d.weightTable);
-	n = lane() == 0 ? decodeWeights(d.weightTable, d.counts.log, d.in.bytes + at, 1 + head - at, d.weights) : 0;
+	n = lane() == 0 ? decodeWeights(d.weightTable, d.counts.log, d.in, at, 1 + head, d.weights) : 0;
 	return toAll(d, n);
 }
 

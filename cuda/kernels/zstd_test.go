@@ -1,15 +1,11 @@
 package kernels
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -268,26 +264,10 @@ func TestZstd(t *testing.T) {
 // Frames that libzstd wrote for the tests of package codec, and the damaged ones
 // beside them.
 func TestZstdGolden(t *testing.T) {
-	f, err := os.Open(filepath.Join("..", "..", "codec", "testdata", "zstd.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }() // only read
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
 	o := newZstdOracle(t)
 	var good, bad []zstdSource
-	for lines.Scan() {
-		var g goldenCase
-		if err := json.Unmarshal(lines.Bytes(), &g); err != nil {
-			t.Fatal(err)
-		}
-		s := zstdSource{name: g.Name, src: g.Encoded, size: len(g.Want)}
-		if g.Data != "" {
-			if _, err := fmt.Sscanf(g.Data, "%s %d", new(string), &s.size); err != nil {
-				t.Fatal(err)
-			}
-		}
+	for _, g := range goldenCases(t, "zstd.jsonl") {
+		s := zstdSource{name: g.Name, src: g.Encoded, size: g.size(t)}
 		if o.decode(t, s) != nil {
 			good = append(good, s)
 		} else {

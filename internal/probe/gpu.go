@@ -15,10 +15,10 @@ import (
 
 // gpu is a GPU that is measured. One goroutine.
 type gpu struct {
-	device          *cuda.Device
-	stream          *cuda.Stream
-	module          *cuda.Module
-	decode, inflate cuda.Function
+	device                  *cuda.Device
+	stream                  *cuda.Stream
+	module                  *cuda.Module
+	decode, inflate, crc32c cuda.Function
 }
 
 const (
@@ -64,19 +64,25 @@ func openOn(driver *cuda.Driver, name string) (*gpu, error) {
 	if g.device, err = driver.Open(ordinal); err != nil {
 		return nil, err
 	}
-	if g.module, err = g.device.LoadModule(kernels.Images()); err == nil {
-		g.decode, err = g.module.Function(kernels.Decode)
-	}
-	if err == nil {
-		g.inflate, err = g.module.Function(kernels.Inflate)
-	}
-	if err == nil {
+	if err = g.loadKernels(); err == nil {
 		g.stream, err = g.device.NewStream(0)
 	}
 	if err != nil {
 		return nil, errors.Join(err, g.device.Close())
 	}
 	return g, nil
+}
+
+func (g *gpu) loadKernels() (err error) {
+	if g.module, err = g.device.LoadModule(kernels.Images()); err != nil {
+		return err
+	}
+	for name, f := range map[string]*cuda.Function{kernels.Decode: &g.decode, kernels.Inflate: &g.inflate, kernels.Crc32c: &g.crc32c} {
+		if *f, err = g.module.Function(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // close gives back all that was made from the device.
@@ -130,43 +136,32 @@ func (g *gpu) median(ctx context.Context, do func() error) (time.Duration, error
 	return max(times[len(times)/2], 1), nil
 }
 
-// family is the kernels that decode a method.
-type family uint8
-
-const (
-	noKernels family = iota
-	decodeKernel
-	inflateKernel
-	zstdKernels
-)
-
-// kernelMethod is how the kernels call a method, and which of them take it.
-func kernelMethod(m Method) (uint8, family) {
+// kernelMethod is how the kernels call a method.
+func kernelMethod(m Method) uint8 {
 	switch m {
 	case Zstd:
-		return kernels.Zstd, zstdKernels
+		return kernels.Zstd
 	case BloscZstd:
-		return kernels.BloscZstd, zstdKernels
+		return kernels.BloscZstd
 	case LZ4:
-		return kernels.LZ4, decodeKernel
+		return kernels.LZ4
 	case BloscLZ4, BloscLZ:
-		return kernels.Blosc, decodeKernel
+		return kernels.Blosc
 	case Shuffle:
-		return kernels.Unshuffle, decodeKernel
+		return kernels.Unshuffle
 	case Gzip:
-		return kernels.Gzip, inflateKernel
+		return kernels.Gzip
 	case Zlib:
-		return kernels.Zlib, inflateKernel
+		return kernels.Zlib
 	case BloscZlib:
-		return kernels.BloscZlib, inflateKernel
+		return kernels.BloscZlib
 	}
-	return kernels.Host, noKernels
+	return kernels.Host
 }
 
 // decodes reports whether there are kernels for the coding in this program's image.
 func (g *gpu) decodes(c coding) bool {
-	_, f := kernelMethod(c.method)
-	return g != nil && c.device && f != noKernels
+	return g != nil && c.device && kernelMethod(c.method) != kernels.Host
 }
 
 // wave decodes n chunks in a call, the stored ones over and over, and times it on the
@@ -214,7 +209,7 @@ type batch struct {
 	call       *decode.Call // of zstd
 	kernel     cuda.Function
 	block      int
-	params     []byte // of kernel
+	params     []byte // of kernel, and of the one that compares checksums
 }
 
 const alignment = 16 // of sources, so that vectors can be read, and of destinations
@@ -238,7 +233,7 @@ func (b *batch) fits() (bool, error) {
 		return false, err
 	}
 	need := int64(b.n) * aligned(b.size) * 2
-	if _, f := kernelMethod(b.coding.method); f == zstdKernels {
+	if kernels.FamilyOf(kernelMethod(b.coding.method)) == kernels.ZstdFamily {
 		work, err := b.limits().Scratch()
 		if err != nil {
 			return false, err
@@ -290,7 +285,7 @@ func (b *batch) open() (err error) {
 	if b.host, err = b.allocHost(statusAt + 4*int64(b.n)); err != nil {
 		return err
 	}
-	method, f := kernelMethod(b.coding.method)
+	method := kernelMethod(b.coding.method)
 	flags := uint16(0)
 	if b.coding.summed {
 		flags = kernels.Summed
@@ -310,14 +305,15 @@ func (b *batch) open() (err error) {
 	if b.end, err = b.gpu.device.NewTimedEvent(); err != nil {
 		return err
 	}
-	if f == zstdKernels {
-		return b.openZstd()
-	}
-	b.kernel, b.block = b.gpu.decode, kernels.DecodeBlock
-	if f == inflateKernel {
-		b.kernel, b.block = b.gpu.inflate, kernels.InflateBlock
-	}
 	b.params = kernels.DecodeParams{Chunks: uint64(b.table), Status: uint64(b.table) + uint64(statusAt), N: uint32(b.n)}.Append(nil)
+	switch kernels.FamilyOf(method) {
+	case kernels.ZstdFamily:
+		return b.openZstd()
+	case kernels.InflateFamily:
+		b.kernel, b.block = b.gpu.inflate, kernels.InflateBlock
+	default:
+		b.kernel, b.block = b.gpu.decode, kernels.DecodeBlock
+	}
 	return nil
 }
 
@@ -374,6 +370,9 @@ func (b *batch) decode() (time.Duration, error) {
 		}
 	} else {
 		list.Launch(s, b.kernel, b.n, b.block, 0, b.params)
+	}
+	if b.coding.summed {
+		list.Launch(s, b.gpu.crc32c, b.n, kernels.Crc32cBlock, 0, b.params)
 	}
 	list.Record(s, b.end)
 	list.Copy(s, host+statusAt, b.table+statusAt, 4*int64(b.n))

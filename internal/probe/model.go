@@ -223,7 +223,8 @@ func (m *Model) SourcesOf(kernel string) (list []Source) {
 	return list
 }
 
-// Waves of the engine on a GPU: see package pipeline.
+// Waves of the engine that a GPU decodes at a time: deviceWave and deviceCalls of package
+// pipeline.
 const (
 	waveBytes     = 512 << 20
 	wavesInFlight = 3

@@ -72,7 +72,7 @@ func TestCodecs(t *testing.T) {
 		{`"zstd"`, Zstd, gpu, 2, dataset.Array{}},
 		{`"zstd"`, Zstd, gpu, 2, dataset.Array{Shard: []int64{16, 32, 48}}},
 		{`"zstd"`, Zstd, gpu, 2, dataset.Array{Format: 2, Encoder: "klauspost"}},
-		{`["zstd","crc32c"]`, Zstd, host, 2, dataset.Array{Shard: []int64{8, 32, 48}}},
+		{`["zstd","crc32c"]`, Zstd, gpu, 2, dataset.Array{Shard: []int64{8, 32, 48}}},
 		{`["shuffle","zstd"]`, Zstd, gpu, 2, dataset.Array{}},
 		{`["shuffle","zstd"]`, Zstd, gpu, 2, dataset.Array{Format: 2}},
 		{`"lz4"`, LZ4, gpu, 2, dataset.Array{Format: 2}},

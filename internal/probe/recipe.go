@@ -139,13 +139,9 @@ func codingOf(stages []stage) coding {
 		return coding{method: Other}
 	}
 	twice := c.typesize > 1 && strings.HasPrefix(string(c.method), "blosc") // shuffled by blosc too
-	c.device = c.method != Other && c.method != BloscOther && !twice && c.typesize < 256 && (!c.summed || sumsOnDevice)
+	c.device = c.method != Other && c.method != BloscOther && !twice && c.typesize < 256
 	return c
 }
-
-// sumsOnDevice: the engine has chunks with a CRC-32C behind them decoded by the host, as
-// long as no kernel of its own verifies that.
-const sumsOnDevice = false
 
 // body is the stored bytes without the checksum behind them.
 func (c *coding) body(stored []byte) []byte {

@@ -271,8 +271,6 @@ func (p *probe) remarks(r *Result, structure *Structure) {
 	}
 	if c := p.coding(); c.device && p.gpu == nil && r.GPU.From == ByHost {
 		p.note("a GPU decodes %s; at which rate was not measured, so the host's counts", c.method)
-	} else if c.summed && !c.device {
-		p.note("a CRC-32C follows each chunk: the host verifies it, and decodes such chunks")
 	}
 	if len(p.recipe.rest) > 0 {
 		p.note("filters come after the codecs on bytes: the host decodes such chunks, and the candidates keep the filters")

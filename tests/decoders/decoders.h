@@ -96,8 +96,8 @@ struct Decoders {
 		launch("hr_zstd_tables", hr::ZSTD_TABLES_BLOCK);
 		launch("hr_zstd_count", hr::ZSTD_ORDER_BLOCK);
 		launch("hr_zstd_order", hr::ZSTD_ORDER_BLOCK);
-		device.beside([&] { launch("hr_zstd_literals", hr::ZSTD_STREAM_BLOCK); },
-		              [&] { launch("hr_zstd_sequences", hr::ZSTD_STREAM_BLOCK, ZSTD_SEQUENCES_SHARED); });
+		device.beside([&] { launch("hr_zstd_literals", hr::ZSTD_LITERALS_BLOCK); },
+		              [&] { launch("hr_zstd_sequences", hr::ZSTD_SEQUENCES_BLOCK, ZSTD_SEQUENCES_SHARED); });
 		launch("hr_zstd_execute", hr::ZSTD_EXECUTE_BLOCK);
 		launch("hr_zstd_finish", hr::ZSTD_FINISH_BLOCK);
 	}

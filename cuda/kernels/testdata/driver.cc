@@ -97,7 +97,7 @@ static bool runZstd(u8 *params, u64 grid) {
 		u32 block;
 	} kernels[] = {
 	    {"hr_zstd_scan", ZSTD_SCAN_BLOCK}, {"hr_zstd_tables", ZSTD_TABLES_BLOCK}, {"hr_zstd_count", ZSTD_ORDER_BLOCK}, {"hr_zstd_order", ZSTD_ORDER_BLOCK},
-	    {"hr_zstd_literals", ZSTD_STREAM_BLOCK}, {"hr_zstd_sequences", ZSTD_STREAM_BLOCK}, {"hr_zstd_literals", ZSTD_STREAM_BLOCK},
+	    {"hr_zstd_literals", ZSTD_LITERALS_BLOCK}, {"hr_zstd_sequences", ZSTD_SEQUENCES_BLOCK}, {"hr_zstd_literals", ZSTD_LITERALS_BLOCK},
 	    {"hr_zstd_execute", ZSTD_EXECUTE_BLOCK}, {"hr_zstd_finish", ZSTD_FINISH_BLOCK}};
 	static int turn;
 	turn ^= 1;
@@ -125,7 +125,7 @@ static void layout() {
 	    sizeof(zstd::SequenceDesk),
 	    offsetof(ZstdParams, chunks), offsetof(ZstdParams, status), offsetof(ZstdParams, work), offsetof(ZstdParams, arena), offsetof(ZstdParams, n),
 	    offsetof(ZstdParams, blocks),
-	    ZSTD_SCAN_BLOCK, ZSTD_TABLES_BLOCK, ZSTD_ORDER_BLOCK, ZSTD_STREAM_BLOCK, ZSTD_EXECUTE_BLOCK, ZSTD_FINISH_BLOCK,
+	    ZSTD_SCAN_BLOCK, ZSTD_TABLES_BLOCK, ZSTD_ORDER_BLOCK, ZSTD_LITERALS_BLOCK, ZSTD_SEQUENCES_BLOCK, ZSTD_EXECUTE_BLOCK, ZSTD_FINISH_BLOCK,
 	    ASSEMBLE_BLOCK, DECODE_BLOCK, GATHER_BLOCK, INFLATE_BLOCK, CRC32C_BLOCK, MAX_RANK, NO_CHUNK,
 	    BIG, FILL, AFFINE, LZ4, BLOSC, UNSHUFFLE, COPY, ZSTD, BLOSC_ZSTD, ZLIB, GZIP, BLOSC_ZLIB, UNCHECKED, SUMMED, OK, CORRUPT, UNSUPPORTED,
 	    BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64, C64, C128};

@@ -75,4 +75,6 @@ def chunks(data: bytes) -> Iterator[tuple[str, str, bytes]]:
 for name, data in plains().items():
     print(json.dumps({"plain": name, "bytes": base64.b64encode(data).decode()}))
     for method, how, encoded in chunks(data):
-        print(json.dumps({"name": f"{method} {how}", "of": name, "method": method, "bytes": base64.b64encode(encoded).decode()}))
+        print(
+            json.dumps({"name": f"{method} {how}", "of": name, "method": method, "bytes": base64.b64encode(encoded).decode()})
+        )
