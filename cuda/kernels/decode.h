@@ -63,9 +63,9 @@ HR_FN bool decodeItem(const Task &task, u32 item) {
 }
 
 // Hand is what a block of threads works on at a time: so many chunks that no warp is idle
-// while another decodes the only stream of its chunk.
+// while another decodes the only stream of its chunk: one, if there is a block for each.
 struct Hand {
-	enum { CHUNKS = 2 };
+	enum { CHUNKS = 2, TURN = 7 };
 
 	Task tasks[CHUNKS];
 	u32 count;
@@ -153,9 +153,14 @@ HR_FN void finish(const Task &task) {
 HR_KERNEL(hr::DECODE_BLOCK, 8) hr_decode(hr::DecodeParams p) {
 	using namespace hr;
 	HR_SHARED Hand hand;
-	for (u64 i = (u64)block() * Hand::CHUNKS; i < p.n; i += (u64)blocks() * Hand::CHUNKS) {
+	u32 each = p.n > blocks() ? Hand::CHUNKS : 1, turn = block();
+	for (u64 done = 0; done < p.n; done += (u64)blocks() * each) {
+		// Where chunks that take long come at equal distances, no block shall have them all.
+		u64 i = done + turn * each;
+		turn = (turn + Hand::TURN) % blocks();
+		if (i >= p.n) break;
 		syncBlock(); // the last hand is done
-		u32 count = least<u64>(Hand::CHUNKS, p.n - i);
+		u32 count = least<u64>(each, p.n - i);
 		for (u32 t = thread(); t < count; t += threads()) begin(hand.tasks[t], ((const Chunk *)p.chunks)[i + t]);
 		if (thread() == 0) {
 			hand.count = count;

@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "1051d41600c0aee9321bdcd394ed0d04b538e99a15c66bfe183dbbfbb3b8be09"
+const Hash = "bb7c8c190916730660b8306a966764aa0f27cbd945d5bf6d2dc903ae3a14beb7"

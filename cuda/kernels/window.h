@@ -6,12 +6,15 @@
 // together, and from nearly everywhere they soon meet the right one. Then each lane walks again from
 // where the lane before it ended, until none ends elsewhere than it did: the first
 // lane is right at once, the second when the first is, and so on, most of them at once.
+//
+// Where sequences are long, walks do not meet, and there are few steps: one walk does them all.
 #pragma once
 #include "recent.h"
 
 namespace hr {
 
-enum { WINDOW_SIZE = 4096, WINDOW_TOKENS = 1024 };
+// So little that eight blocks of threads fit on a multiprocessor of 228 KiB, with all else that they share.
+enum { WINDOW_SIZE = 3584, WINDOW_TOKENS = 896 };
 
 // WindowBytes are the shared memory of a Window.
 struct alignas(16) WindowBytes {
@@ -27,7 +30,8 @@ struct Window {
 		SIZE = WINDOW_SIZE,
 		TOKENS = WINDOW_TOKENS,
 		MOST = 16,       // bytes that continue a length
-		ENDED = 0x8000, // set in the place of a sequence that is not whole in the window
+		FEW = 128,       // sequences of a window: one walk finds less of them sooner than many walks
+		ENDED = 0x8000,  // set in the place of a sequence that is not whole in the window
 	};
 	static_assert(SIZE % (16 * 32) == 0 && SIZE < ENDED, "places");
 
@@ -36,6 +40,7 @@ struct Window {
 	u32 first, end; // positions of the stream
 	u32 base;
 	u32 count, used; // of the tokens
+	bool sparse;     // there were few in the last window, so it may be with the next
 
 	HR_FN Window(WindowBytes &shared, const u8 *src, u32 n) {
 		bytes = placeOf(shared.bytes);
@@ -45,6 +50,7 @@ struct Window {
 		end = first + n;
 		base = first - SIZE;
 		count = used = 0;
+		sparse = false;
 	}
 
 	HR_FN u32 left() const { return count - used; }
@@ -78,7 +84,8 @@ struct Window {
 
 	// fill moves the window to a sequence, and lists those from it on.
 	template <class Format> HR_FN void fill(u32 position) {
-		enum { AT_ONCE = 4 };
+		enum { AT_ONCE = 7 }; // loads on their way
+		static_assert(SIZE % (16 * AT_ONCE * 32) == 0, "the last loads are of the window");
 		base = position & ~15u;
 		syncWarp(); // the last window is read
 		if (base >= first && end - base >= SIZE) {
@@ -98,7 +105,27 @@ struct Window {
 	}
 
 	template <class Format> HR_FN void list(u32 from) {
-		u32 limit = least<u32>(SIZE, end - base), step = (limit - from + LANES - 1) / LANES;
+		u32 limit = least<u32>(SIZE, end - base);
+		used = 0;
+		if (sparse) listAlone<Format>(from, limit);
+		else listTogether<Format>(from, limit);
+		sparse = count < FEW;
+	}
+
+	// listAlone is one walk, the same in all lanes. It ends at FEW sequences: they are not few, so all lanes
+	// share the next window.
+	template <class Format> HR_FN void listAlone(u32 q, u32 limit) {
+		HR_ROLLED for (count = 0;; count++) {
+			if (lane() == 0) putHalf(moved(tokens, 2 * count), q);
+			if (count == FEW) return;
+			u32 at = behind<Format>(q, limit);
+			if (at >= ENDED) return;
+			q = at;
+		}
+	}
+
+	template <class Format> HR_FN void listTogether(u32 from, u32 limit) {
+		u32 step = (limit - from + LANES - 1) / LANES;
 		u32 start = from + step * lane(), stop = least(start + step, limit), n = 0;
 		u32 q = walk<Format>(start, stop, limit, n);
 		HR_ROLLED for (;;) {
@@ -117,7 +144,6 @@ struct Window {
 			q = behind<Format>(q, limit);
 		}
 		count = least<u32>(total, TOKENS);
-		used = 0;
 	}
 
 	// walk goes from sequence to sequence to the first that is not before stop, or has ended, and
