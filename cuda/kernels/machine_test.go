@@ -21,6 +21,22 @@ type machine struct {
 	in     *bufio.Writer
 	out    *bufio.Reader
 	stderr *bytes.Buffer
+	fibers bool
+}
+
+// thin is what is decoded of many cases: by fibers, which are slow, all of up to so many bytes, but
+// only one of so many of the longer ones.
+func (m *machine) thin(cases []chunkCase, short, every int) []chunkCase {
+	if !m.fibers {
+		return cases
+	}
+	var out []chunkCase
+	for i, c := range cases {
+		if c.size <= short || i%every == 0 {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // builds has one build of the driver at a time.
@@ -117,7 +133,7 @@ func readSources(t testing.TB, command *exec.Cmd) []byte {
 func start(t testing.TB, flag string) *machine {
 	t.Helper()
 	command := exec.Command(build(t, flag))
-	m := &machine{stderr: new(bytes.Buffer)}
+	m := &machine{stderr: new(bytes.Buffer), fibers: flag == "-DHR_FIBERS"}
 	command.Stderr = m.stderr
 	in, err := command.StdinPipe()
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -257,8 +258,13 @@ func TestZstdTypesize(t *testing.T) {
 	o := newZstdOracle(t)
 	var sources []zstdSource
 	for _, n := range []int{0, 1, 15, 1003, 70_001} {
-		for kind, data := range zstdKinds(n) {
-			for _, typesize := range []uint8{0, 1, 2, 3, 4, 8, 16, 255} {
+		kinds := zstdKinds(n)
+		for k, kind := range slices.Sorted(maps.Keys(kinds)) {
+			data := kinds[kind]
+			for i, typesize := range []uint8{0, 1, 2, 3, 4, 8, 16, 255} {
+				if n > 20_000 && i%4 != k%4 {
+					continue // each with some of the kinds
+				}
 				src := encodedBy(t, data, 1+n%5, false)
 				sources = append(sources, zstdSource{name: fmt.Sprintf("%s of %d, typesize %d", kind, n, typesize), src: src, size: n, typesize: typesize})
 			}

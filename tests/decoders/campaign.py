@@ -128,9 +128,10 @@ class Campaign:
         tally = self.run("damage", self.command(program, "damage.corpus", *more), files, remove=True)
         self.summary["damage"]["shares"] = tally.shares()
         self.problems += [f"damage: {n} x {kind}" for kind, n in tally.failures.items() if kind not in EXPLAINED]
-        kept = self.args.keep / "damage.corpus"
-        if kept.exists():
-            self.summary["damage"]["reasons"] = self.explain(kept)
+        found: Counter[str] = Counter()
+        for kept in self.args.keep.glob("damage*.corpus"):
+            found.update(self.explain(kept))
+        self.summary["damage"]["reasons"] = dict(found)
 
     def explain(self, kept: Path) -> dict[str, int]:
         """Where kernels and reference differ, each chunk must have a reason that reasons.py knows."""
@@ -162,6 +163,7 @@ class Campaign:
             began = time.monotonic()
             command = ["compute-sanitizer", "--tool", tool, "--print-limit", "1000"]
             command += self.command(program, f"{tool}.corpus", "apart", "cap=600")
+            command[command.index(str(self.args.image))] = str(self.args.sanitizer_image or self.args.image)
             try:
                 done = subprocess.run(
                     command, input=f"{path}\n", capture_output=True, text=True, timeout=self.args.sanitizer_cap, check=False
@@ -240,6 +242,7 @@ def main() -> int:
     parser.add_argument("--damaged", type=int, default=1_000_000, help="number of damaged chunks")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--sample", type=int, default=50, help="chunks of each method for compute-sanitizer; 0: none")
+    parser.add_argument("--sanitizer-image", type=Path, help="the image that they see: one with line numbers")
     parser.add_argument("--sanitizer-cap", type=float, default=300, help="seconds")
     args = parser.parse_args()
     if args.what in ("writers", "again") and not args.file:
