@@ -130,7 +130,7 @@ func (d *device) batchSource() (n int64) {
 	for i, f := range d.p.fields {
 		size := 1
 		for _, a := range d.p.arraysOf(&d.p.cfg.Fields[i]) {
-			size = max(size, a.meta.DType.DType.Size())
+			size = max(size, a.meta.DType.Size())
 		}
 		n += int64(d.p.cfg.BatchSize) * int64(f.sampleBytes/f.dtype.Size()*size)
 	}
