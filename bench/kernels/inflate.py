@@ -5,7 +5,8 @@
                                    if numcodecs is there; none of more bytes than most
 
 A set is u32 n, u32 bytes of each stream, the streams: the plain bytes stay in zstd.py's. Cases are u32 n, then for each
-u32 bytes of the chunk, u32 bytes decoded, u32 method and 256 * typesize, the chunk, the bytes. Needs numpy and zstd.py beside it.
+u32 bytes of the chunk, u32 bytes decoded, u32 method and 256 * typesize, the chunk, the bytes.
+Needs numpy and zstd.py beside it.
 """
 
 import gzip
