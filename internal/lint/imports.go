@@ -29,7 +29,7 @@ var folders = map[string]row{
 	"codec":    {ours: []string{"nd"}, others: []string{"github.com/klauspost/compress", "github.com/pierrec/lz4", "github.com/DataDog/zstd", "golang.org/x/sys/cpu"}, why: "codec turns bytes into bytes and knows neither arrays nor files"},
 	"store":    {ours: []string{"nd"}, others: []string{"golang.org/x/sys", "github.com/pawelgaczynski/giouring"}, why: "store knows keys and bytes, not what they mean"},
 	"cuda":     {ours: []string{"nd"}, why: "cuda holds primitives, with no notion of a wave"},
-	"pipeline": {ours: []string{"nd", "zarr", "codec", "store", "cuda", "cuda/kernels", "sampler"}, others: []string{"golang.org/x/sys"}, why: "the engine of one rank: it knows neither the job nor a coordinator"},
+	"pipeline": {ours: []string{"nd", "zarr", "codec", "store", "cuda", "cuda/decode", "cuda/kernels", "sampler"}, others: []string{"golang.org/x/sys"}, why: "the engine of one rank: it knows neither the job nor a coordinator"},
 	"loader":   {ours: []string{"nd", "rank", "sampler", "pipeline", "agentapi"}, why: "a rank must load data with the coordinator dead; a Fence is handed in by cabi or cmd"},
 
 	"cuda/kernels": {ours: []string{"nd"}, pure: true, why: "kernels is an image and the form of its parameters; who launches them is another's business"},
@@ -63,8 +63,10 @@ var folders = map[string]row{
 	"internal/benchmark":  {ours: []string{"nd", "zarr", "codec", "store", "sampler", "pipeline", "internal/scenario", "internal/dataset", "internal/plainread"}, why: "a benchmark writes its data, runs the engine and checks it against plainread"},
 	"internal/demo":       {ours: []string{"nd", "rank", "sampler", "pipeline", "loader", "internal/scenario", "internal/dataset", "internal/benchmark"}, why: "the demo is a small trainer over small data"},
 	"internal/doctor":     {ours: []string{"rank", "store", "cuda", "cuda/kernels"}, others: []string{"golang.org/x/sys"}, why: "doctor looks at the machine, its GPUs and whether the kernels load there, not at data; store is where io_uring is tried"},
+	"internal/probe":      {ours: []string{"nd", "zarr", "codec", "store", "sampler", "pipeline", "cuda", "cuda/decode", "cuda/kernels"}, others: []string{"github.com/klauspost/compress", "golang.org/x/sys"}, why: "a probe reads chunks as they lie and decodes them by themselves; of the engine it knows how an array is opened"},
 	"internal/jsonframe":  {ours: []string{"nd"}, why: "the form of messages, not what they say"},
 	"internal/atomicfile": {ours: []string{"nd"}, others: []string{"golang.org/x/sys"}, why: "a file that is whole or absent"},
+	"tests/decoders":      {ours: []string{"cuda/kernels"}, others: []string{"github.com/klauspost/compress", "github.com/pierrec/lz4"}, why: "what the decoders are tried on is written by encoders of others"},
 	"internal/lint":       {why: "lint reads source and needs nothing of the engine"},
 }
 
