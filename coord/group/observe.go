@@ -110,21 +110,19 @@ type State struct {
 	Votes  bool
 	Ranks  []int  // local ranks that are in the view, and have been since it began
 	Ending string // why this agent has no part any more
-	// Waiting is why nothing new can be decided now; empty: it can, as far as is known.
-	Waiting string
 }
 
 // State is the newest.
 func (n *Node) State() State {
-	s := State{View: n.view, Previous: n.previous, Brief: n.known, Leads: n.voter != nil && n.voter.leads, Votes: n.voter != nil, Ending: n.ending, Waiting: n.waiting()}
+	s := State{View: n.view, Previous: n.previous, Brief: n.known, Leads: n.voter != nil && n.voter.leads, Votes: n.voter != nil, Ending: n.ending}
 	if n.member() {
 		s.Ranks = n.serves()
 	}
 	return s
 }
 
-// waiting says what State.Waiting says.
-func (n *Node) waiting() string {
+// Waiting is why nothing new can be decided now; empty: it can, as far as is known.
+func (n *Node) Waiting() string {
 	patience := deafAfter * n.cfg.Beat
 	switch {
 	case n.ending != "":
