@@ -130,7 +130,7 @@ func (a *Agent) decided(e group.Event) {
 func (a *Agent) giveUp(parts []group.Waiting) {
 	for _, p := range parts {
 		if k := a.seats[p.Local]; k != nil && k.number == p.Seat {
-			k.Decided([]agentapi.Decided{{Epoch: p.Epoch, Span: agentapi.Span(p.Span), Reason: "not known: the agent was evicted"}})
+			k.Decided([]agentapi.Decided{{Epoch: p.Epoch, Span: agentapi.Span(p.Span), Unknown: true, Reason: "not known: the agent was evicted"}})
 		}
 	}
 }
