@@ -28,13 +28,15 @@ type async struct {
 	steps  int64  // batches that were taken of the epoch
 	queue  []part // taken, in order; the first pushed of them are in the pipeline
 	pushed int
+	again  again
 	begun  bool  // at is an epoch of the job
 	failed *part // an error took its place in the last Next
 
 	mu struct {
 		sync.Mutex
-		out      []part             // returned, and not committed
-		finished []part             // committed, and not settled
+		out      []part // returned, and not committed
+		finished []part // committed, and not settled
+		locality Locality
 		err      error              // of a commit by a release
 		void     []agentapi.Decided // that a commit was told, and Flush was not
 	}
@@ -158,6 +160,7 @@ func (l *Loader) enqueue(epoch int64, span nd.Span) {
 	if a.epoch == nil || a.epoch.Number != epoch {
 		a.epoch = l.Stream().Epoch(epoch)
 		a.now, a.key, a.steps = sampler.InEpoch(l.source, epoch), a.epoch.DigestKey(epoch), 0
+		a.again.begin()
 	}
 	p := part{epoch: epoch, step: a.steps, span: span}
 	a.steps++
@@ -166,7 +169,11 @@ func (l *Loader) enqueue(epoch int64, span nd.Span) {
 		id := order.At(at)
 		p.samples = append(p.samples, a.now.Sample(id))
 		a.key.Add(&p.digest, at, id)
+		a.again.add(id)
 	}
+	a.mu.Lock()
+	a.mu.locality = a.again.share
+	a.mu.Unlock()
 	a.queue = append(a.queue, p)
 }
 
@@ -307,6 +314,17 @@ func (l *Loader) Flush(ctx context.Context) error {
 		err = errors.Join(&agentapi.VoidError{Parts: void}, err)
 	}
 	return errors.Join(err, failed)
+}
+
+// Locality is what a loader with Lanes has taken of storage blocks since New; false without
+// Lanes, or where the samples have no blocks.
+func (l *Loader) Locality() (Locality, bool) {
+	if l.async == nil || l.async.again.seen == nil {
+		return Locality{}, false
+	}
+	l.async.mu.Lock()
+	defer l.async.mu.Unlock()
+	return l.async.mu.locality, true
 }
 
 // released commits a batch whose last holder has released it.

@@ -436,3 +436,40 @@ func TestAsyncOverALoss(t *testing.T) {
 		t.Errorf("reports of those that are left: %+v, %v", total, err)
 	}
 }
+
+// What a rank takes is counted by storage blocks: the first sample of each is read anew, those
+// after it in the epoch are not. Lanes that are cut across blocks show as less.
+func TestLocalityOfLanes(t *testing.T) {
+	source, cfg := grid(t, 50), config(store.NewMemory(objects(50)))
+	s := &script{lane: []nd.Span{{Start: 0, Stop: 20}, {Start: 30, Stop: 32}}}
+	s.dry = func(s *script) error {
+		if s.epoch == 1 {
+			return io.EOF
+		}
+		s.epoch, s.lane, s.taken = 1, []nd.Span{{Start: 0, Stop: 5}}, nil
+		return nil
+	}
+	cfg.Lanes, cfg.CommitOnRelease, cfg.Shuffle, cfg.Block = s, true, false, 8
+	l := open(t, rank.Single(), source, cfg)
+	for ends := 0; ends < 2; {
+		b, err := l.Next(t.Context())
+		switch {
+		case errors.Is(err, io.EOF):
+			ends++
+		case err != nil:
+			t.Fatal(err)
+		default:
+			if err := b.Release(nil); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	// Blocks 0 to 2 and 3, and in the next epoch block 0.
+	if got, ok := l.Locality(); !ok || got != (loader.Locality{Samples: 27, Again: 22}) || got.Share() < 0.8 {
+		t.Errorf("%+v %v", got, ok)
+	}
+	cfg.Block, cfg.Lanes = 0, &script{}
+	if got, ok := open(t, rank.Single(), source, cfg).Locality(); ok {
+		t.Errorf("without blocks: %+v", got)
+	}
+}

@@ -15,7 +15,7 @@ func (l *Loader) numbers() agentapi.Stats {
 	}
 	total := l.mu.total
 	l.mu.Unlock()
-	return agentapi.Stats{
+	out := agentapi.Stats{
 		"epoch": float64(at.Epoch), "step": float64(at.Step), "steps": float64(at.Stream.Steps()),
 		"samples_total": float64(total.samples), "batches_total": float64(total.batches), "bytes_total": float64(total.bytes),
 		"epoch_delivered": float64(r.Delivered), "epoch_skipped": float64(r.Skipped), "epoch_filled": float64(r.Filled),
@@ -28,6 +28,10 @@ func (l *Loader) numbers() agentapi.Stats {
 		"next_wait_seconds_total": s.NextWait.Busy.Seconds(), "slot_wait_seconds_total": s.SlotWait.Busy.Seconds(),
 		"host_bytes": float64(s.HostBytes), "device_bytes": float64(s.DeviceBytes), "mapped_bytes": float64(s.MappedBytes),
 	}
+	if here, ok := l.Locality(); ok {
+		out["lane_samples_total"], out["lane_samples_again_total"] = float64(here.Samples), float64(here.Again)
+	}
+	return out
 }
 
 // totals is what Next has returned since New, redone steps each time.

@@ -181,7 +181,11 @@ func (o *loaderObject) answer(ctx context.Context, method string, argument []byt
 	}
 	switch method {
 	case "stats":
-		return loaderStats{statsOf(o.where, o.l.Stats(), o.held()), o.seat.waiting()}, nil
+		out := loaderStats{stats: statsOf(o.where, o.l.Stats(), o.held()), Waiting: o.seat.waiting()}
+		if here, ok := o.l.Locality(); ok {
+			out.Locality = new(here.Share())
+		}
+		return out, nil
 	case "epoch":
 		return o.l.Epoch(), nil
 	case "set_epoch":

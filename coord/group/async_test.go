@@ -109,3 +109,39 @@ func TestAsyncExactlyOnce(t *testing.T) {
 		}
 	}
 }
+
+// What ranks finish within a beat is one entry of the log, however many pieces it has, and is
+// decided within two beats of it where the network is well: so the log has a few entries a
+// second of each agent, and a rank's lease is not held up.
+func TestCommitsAreBatched(t *testing.T) {
+	job := coord.Job{Name: "j", Plan: "p", Mode: coord.Async, N: 1 << 20, Epochs: 1, Voters: 3, Ahead: 1 << 20}
+	c := newCluster(t, job, 3, 1, 13)
+	c.until("formed", 5*time.Second, c.agree(3))
+	n := c.nodes[1]
+	lane := n.State().Lanes[0][0]
+	seq, at, pieces := n.commit.seq, lane.Start, 0
+	begin := c.now
+	var worst time.Duration
+	since := map[int64]time.Duration{} // the end of a piece: when it was finished
+	n.events = nil
+	for c.now-begin < 5*time.Second {
+		x := nd.Span{Start: at, Stop: at + 4}
+		since[x.Stop] = c.now
+		n.Commit(c.now, 1, []coord.Part{{Span: x, Digest: digestOf(x)}})
+		at = x.Stop
+		pieces++
+		c.step()
+		for _, e := range n.events {
+			if e.Kind == Decided {
+				worst = max(worst, c.now-since[e.Part.Span.Start+4])
+			}
+		}
+		n.events = nil
+	}
+	beats := uint64((c.now - begin) / n.cfg.Beat)
+	if entries := n.commit.seq - seq; entries > beats+1 || worst > 3*n.cfg.Beat || worst == 0 {
+		t.Errorf("%d pieces in %d beats are %d entries, decided within %v", pieces, beats, entries, worst)
+	} else {
+		t.Logf("%d pieces in %d beats are %d entries, decided within %v", pieces, beats, entries, worst)
+	}
+}
