@@ -150,8 +150,12 @@ func (a *Agent) run() {
 				a.watchMajority()
 			}
 		case <-a.inbox.wake:
-			for _, x := range a.inbox.take() {
+			list, dropped := a.inbox.take()
+			for _, x := range list {
 				a.take(x)
+			}
+			if dropped > 0 {
+				a.event("dropped", fmt.Sprintf("%d messages: more came than this agent could take", dropped))
 			}
 		}
 		a.act()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,25 +33,26 @@ func TestAgentWithoutAMajority(t *testing.T) {
 		served <- Serve(ctx, cfg, socket, func(a *Agent) error { lines <- "ready"; return nil })
 	}()
 	<-lines
-	mine, sockets := make(chan *fence.Fence, 1), []string{socket, others[0].socket, others[1].socket}
+	var attaching sync.WaitGroup
+	fences, sockets := make([]*fence.Fence, 3), []string{socket, others[0].socket, others[1].socket}
 	for i, socket := range sockets {
-		go func() {
+		attaching.Go(func() {
 			client, err := agentapi.Dial(ctx, socket, agentapi.Hello{RunID: "job", World: 1, Round: -1})
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			t.Cleanup(func() { _ = client.Close() })
-			f, err := fence.Attach(ctx, client, want, 0)
-			if err != nil {
+			if fences[i], err = fence.Attach(ctx, client, want, 0); err != nil {
 				t.Error(err)
 			}
-			if i == 0 {
-				mine <- f
-			}
-		}()
+		})
 	}
-	f := <-mine
+	attaching.Wait()
+	if t.Failed() {
+		return
+	}
+	f := fences[0]
 	for _, h := range others {
 		h.vanish()
 	}

@@ -1,0 +1,64 @@
+package agent
+
+import (
+	"testing"
+
+	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/coord/group"
+)
+
+// However much comes while nobody looks, the queue keeps a bounded part of it: messages up to
+// their number and bytes, of gossip the newest about each agent, and every call.
+func TestQueueIsBounded(t *testing.T) {
+	q := newQueue()
+	const many = maxQueued + 1000
+	for i := range many {
+		q.put(received("m"))
+		q.put(seen{coord.ID{0: byte(i % 8)}, group.Liveness(i % 3), i == 3})
+		q.put(coord.Stamp{View: uint64(i % 100)})
+		if i%1000 == 0 {
+			q.put(call(func() {}))
+		}
+	}
+	list, dropped := q.take()
+	messages, calls := 0, 0
+	about := map[byte]seen{}
+	var stamp coord.Stamp
+	for _, x := range list {
+		switch x := x.(type) {
+		case received:
+			messages++
+		case call:
+			calls++
+		case seen:
+			about[x.id[0]] = x
+		case coord.Stamp:
+			stamp = x
+		}
+	}
+	if messages != maxQueued || dropped != many-maxQueued || calls != (many+999)/1000 || len(about) != 8 || stamp.View != 99 {
+		t.Errorf("%d messages, %d dropped, %d calls, %d agents, stamp %v", messages, dropped, calls, len(about), stamp)
+	}
+	if len(list) != messages+calls+8+1 {
+		t.Errorf("%d things are queued", len(list))
+	}
+	for id, s := range about {
+		last := many - 1
+		for last%8 != int(id) {
+			last--
+		}
+		if s.state != group.Liveness(last%3) || s.gone != (id == 3) {
+			t.Errorf("of agent %d: %+v", id, s)
+		}
+	}
+	big := make(received, maxQueuedBytes/2)
+	for range 3 {
+		q.put(big)
+	}
+	if list, dropped = q.take(); len(list) != 2 || dropped != 1 {
+		t.Errorf("%d large messages are queued, %d dropped", len(list), dropped)
+	}
+	if list, dropped = q.take(); list != nil || dropped != 0 {
+		t.Errorf("then %d, %d", len(list), dropped)
+	}
+}
