@@ -62,3 +62,21 @@ func TestQueueIsBounded(t *testing.T) {
 		t.Errorf("then %d, %d", len(list), dropped)
 	}
 }
+
+// What waits for a peer that reads nothing is bounded too: the oldest gives way.
+func TestStalledPeerHoldsLittle(t *testing.T) {
+	k := &link{wake: make(chan struct{}, 1)}
+	for i := range queuedMessages + 10 {
+		k.put([]byte{byte(i)})
+	}
+	if len(k.queue) != queuedMessages || k.bytes != queuedMessages || k.take()[0] != 10 {
+		t.Errorf("%d messages of %d bytes", len(k.queue), k.bytes)
+	}
+	big := make([]byte, queuedBytes/2)
+	for range 3 {
+		k.put(big)
+	}
+	if k.bytes > queuedBytes || len(k.queue) != 2 {
+		t.Errorf("%d large messages, %d bytes", len(k.queue), k.bytes)
+	}
+}
