@@ -128,9 +128,9 @@ def test_one_exception_for_each_kind() -> None:
     assert len(kinds) == len(classes) - 1
     for kind, c in kinds.items():
         assert getattr(hr, c.__name__) is c and str(c("told")) == "told"
-        if kind not in ("starved", "forked", "engine_lost"):  # those of Python's side
+        if kind not in ("starved", "waiting", "forked", "engine_lost"):  # those of Python's side
             assert type(_errors.error_of(kind, "told")) is c
     assert issubclass(hr.NotFound, FileNotFoundError) and issubclass(hr.IO, OSError)
     assert issubclass(hr.Shape, ValueError) and issubclass(hr.ConfigError, ValueError)
-    assert issubclass(hr.PoolStarved, TimeoutError)
+    assert issubclass(hr.PoolStarved, TimeoutError) and issubclass(hr.JobWaiting, TimeoutError)
     assert type(_errors.error_of("novel", "told")) is hr.Bug
