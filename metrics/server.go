@@ -51,7 +51,8 @@ type Options struct {
 type Server struct {
 	registry *prometheus.Registry
 	listener net.Listener
-	mux      *http.ServeMux
+	mux      *http.ServeMux // takes the key
+	open     *http.ServeMux // does not
 	http     *http.Server
 	done     chan struct{} // closed when serve has ended
 	failed   error         // of serve; read after done
@@ -63,7 +64,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	s := &Server{registry: prometheus.NewRegistry(), listener: listener, mux: http.NewServeMux(), done: make(chan struct{})}
+	s := &Server{registry: prometheus.NewRegistry(), listener: listener, mux: http.NewServeMux(), open: http.NewServeMux(), done: make(chan struct{})}
 	s.mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
 		ErrorHandling:       promhttp.ContinueOnError, // one bad collector leaves the others' numbers
 		MaxRequestsInFlight: scrapes,
@@ -71,7 +72,7 @@ func New(o Options) (*Server, error) {
 	s.mux.Handle("GET /healthz", probe(o.Health))
 	s.mux.Handle("GET /readyz", probe(o.Ready))
 	s.http = &http.Server{
-		Handler:           guard(o.Key, s.mux),
+		Handler:           local(o.Key, choose(s.open, guard(o.Key, s.mux))),
 		ReadHeaderTimeout: slow, ReadTimeout: slow, WriteTimeout: cmp.Or(o.answer, slowAnswer), MaxHeaderBytes: headers,
 		ErrorLog: log.New(io.Discard, "", 0), // a scanner's bad requests are nobody's business
 	}
@@ -118,6 +119,10 @@ func (s *Server) Register(c prometheus.Collector) error {
 // panics, as in http.ServeMux.
 func (s *Server) Handle(pattern string, h http.Handler) { s.mux.Handle(pattern, h) }
 
+// HandleOpen adds a page that is for anyone who reaches the port, without the key: it must
+// hold nothing of the job. A pattern that is there already panics.
+func (s *Server) HandleOpen(pattern string, h http.Handler) { s.open.Handle(pattern, h) }
+
 // Close frees the port at once, gives answers in progress a moment, and waits until
 // the server's goroutine has ended. A second Close does nothing.
 func (s *Server) Close() error {
@@ -144,6 +149,42 @@ func probe(ask func() error) http.Handler {
 		}
 		_, _ = io.WriteString(w, text+"\n") // the client has gone: nothing to be done
 	})
+}
+
+// choose sends a request to a page that is open, if there is one for it.
+func choose(open *http.ServeMux, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := open.Handler(r); pattern != "" {
+			open.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// local refuses names of hosts where there is no key. Without one the port is on loopback,
+// which is reached by its address or as localhost: another name is that of a web page
+// which has its own name point here, to read what the browser's owner may (DNS rebinding).
+func local(key string, next http.Handler) http.Handler {
+	if key != "" {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !loopbackName(r.Host) {
+			http.Error(w, "ask for localhost or an address: without a key other names are refused", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// loopbackName reports whether the host of a request is an address, or localhost.
+func loopbackName(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || net.ParseIP(host) != nil
 }
 
 // guard lets requests with the key through. Hashes are compared, so that the time

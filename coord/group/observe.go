@@ -112,11 +112,13 @@ type State struct {
 	Ending string // why this agent has no part any more
 	// Waiting is why nothing new can be decided now; empty: it can, as far as is known.
 	Waiting string
+	// Deaf reports that no majority of the voters is heard of.
+	Deaf bool
 }
 
 // State is the newest.
 func (n *Node) State() State {
-	s := State{View: n.view, Previous: n.previous, Brief: n.known, Leads: n.voter != nil && n.voter.leads, Votes: n.voter != nil, Ending: n.ending, Waiting: n.waiting()}
+	s := State{View: n.view, Previous: n.previous, Brief: n.known, Leads: n.voter != nil && n.voter.leads, Votes: n.voter != nil, Ending: n.ending, Waiting: n.waiting(), Deaf: n.deaf()}
 	if n.member() {
 		s.Ranks = n.serves()
 	}
@@ -125,7 +127,6 @@ func (n *Node) State() State {
 
 // waiting says what State.Waiting says.
 func (n *Node) waiting() string {
-	patience := deafAfter * n.cfg.Beat
 	switch {
 	case n.ending != "":
 		return ""
@@ -135,10 +136,31 @@ func (n *Node) waiting() string {
 		return fmt.Sprintf("%d ranks are there, and more are expected", n.view.World())
 	case n.known.Halted:
 		return "a rank was lost: the trainer must say from which step to go on"
-	case n.voter != nil && n.voter.leads && !n.supported(), !n.informed() && n.now-n.following.heard >= patience:
+	case n.deaf():
 		return fmt.Sprintf("a majority of the %d voters does not answer: nothing new is decided without it", len(n.view.Voters))
 	}
 	return ""
+}
+
+// deaf is State.Deaf.
+func (n *Node) deaf() bool {
+	if n.ending != "" || n.view == nil {
+		return false
+	}
+	return n.voter != nil && n.voter.leads && !n.supported() || !n.informed() && n.now-n.following.heard >= deafAfter*n.cfg.Beat
+}
+
+// Liveness is what gossip holds of an agent; one that it has never named is Alive.
+func (n *Node) Liveness(id coord.ID) Liveness { return n.gossip[id].State }
+
+// Report is the last report of a member, and how long ago it came; ok where this agent
+// leads and has one.
+func (n *Node) Report(id coord.ID) (r coord.Report, age time.Duration, ok bool) {
+	last := n.lead.reports[id]
+	if last == nil {
+		return r, 0, false
+	}
+	return *last, n.now - n.lead.heard[id], true
 }
 
 // serves are the ranks of State.
