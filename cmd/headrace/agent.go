@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/headrace/headrace/coord/agent"
+	"github.com/headrace/headrace/internal/sealed"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/rank"
 )
@@ -21,11 +24,13 @@ type serving struct {
 	Address string `json:"address"`
 	Job     string `json:"job"`
 	PID     int    `json:"pid"`
+	Metrics string `json:"metrics,omitempty"` // host:port
 }
 
 func (a *app) agent() *cobra.Command {
 	var c agent.Config
 	var socket, keyFile string
+	var shown metricsFlags
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Serve the ranks of this node in a job whose ranks come and go",
@@ -36,10 +41,15 @@ seven of them, on who is in it, which steps may be delivered and what is done.
 
 One agent forms the job (--form); the others name one or more of those that are
 there (--contact). From three agents on, the job outlives any one of them; a witness
-is one without ranks. It runs until Ctrl-C or SIGTERM, and leaves the job then.`,
+is one without ranks. It runs until Ctrl-C or SIGTERM, and leaves the job then.
+
+With --metrics-port it serves a live page of the job, /metrics for Prometheus, /healthz,
+/readyz and /debug/view on loopback; --metrics-addr is for another address, and takes a
+key of its own (--metrics-key-file), for it goes in the clear.`,
 		Example: `  headrace agent --job run7 --form --expect 16 --listen 10.0.0.1:7946 --key-file key --socket /run/user/1000/agent.sock
   headrace agent --job run7 --contact 10.0.0.1:7946 --listen 10.0.0.2:7946 --key-file key --socket /run/user/1000/agent.sock
-  headrace agent --job run7 --contact 10.0.0.1:7946 --listen 10.0.0.3:7946 --key-file key --witness`,
+  headrace agent --job run7 --contact 10.0.0.1:7946 --listen 10.0.0.3:7946 --key-file key --witness
+  headrace agent --job run7 --contact 10.0.0.1:7946 --socket agent.sock --metrics-port 9100   # then open http://127.0.0.1:9100/`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if socket == "" && !c.Witness {
@@ -53,9 +63,12 @@ is one without ranks. It runs until Ctrl-C or SIGTERM, and leaves the job then.`
 			if c.Key, err = readKey(keyFile); err != nil {
 				return err
 			}
-			c.Listener = agent.Listener{Event: a.agentEvents()}
-			return agent.Serve(cmd.Context(), c, socket, func(g *agent.Agent) error {
-				return a.announceAgent(g, c.Job, socket)
+			if c.Observe, err = shown.observing(cmd); err != nil {
+				return err
+			}
+			c.Release, c.Listener = version, agent.Listener{Event: a.agentEvents()}
+			return agent.Serve(cmd.Context(), c, socket, func(s agent.Serving) error {
+				return a.announceAgent(s, c.Job, socket)
 			})
 		},
 	}
@@ -73,7 +86,44 @@ is one without ranks. It runs until Ctrl-C or SIGTERM, and leaves the job then.`
 	f.StringVar(&keyFile, "key-file", "", "file with the job's key, 16 bytes or more (default: HEADRACE_KEY_FILE); off loopback there must be one")
 	f.StringVar(&c.Profile, "profile", "default", "default: a lost node is out after about 11 s; fast: about 3 s, for small jobs on a calm network")
 	choices(cmd, "profile", "default", "fast")
+	f.IntVar(&shown.port, "metrics-port", 0, "serve metrics and page at this port of loopback; 0 is any free one (default: no)")
+	f.StringVar(&shown.addr, "metrics-addr", "", "the same at host:port")
+	f.StringVar(&shown.keyFile, "metrics-key-file", "", "file with the key that requests must bring (Authorization: Bearer KEY); off loopback there must be one")
 	return cmd
+}
+
+// metricsFlags say where an agent shows itself.
+type metricsFlags struct {
+	port          int
+	addr, keyFile string
+}
+
+// observing is what the flags mean.
+func (m *metricsFlags) observing(cmd *cobra.Command) (o agent.Observing, err error) {
+	byPort, byAddr := cmd.Flags().Changed("metrics-port"), cmd.Flags().Changed("metrics-addr")
+	switch {
+	case byPort && byAddr:
+		return o, usagef("agent: --metrics-port and --metrics-addr: one of them")
+	case byPort && (m.port < 0 || m.port > 65535):
+		return o, usagef("agent: --metrics-port %d: a port is in 0 to 65535", m.port)
+	case byPort:
+		o.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(m.port))
+	case byAddr:
+		if o.Addr = m.addr; o.Addr == "" {
+			return o, usagef("agent: --metrics-addr is empty: host:port is wanted")
+		}
+	case m.keyFile != "":
+		return o, usagef("agent: --metrics-key-file without --metrics-port or --metrics-addr")
+	}
+	if m.keyFile == "" {
+		return o, nil
+	}
+	key, err := readKey(m.keyFile)
+	if err == nil && len(key) < sealed.MinKey {
+		err = usagef("agent: --metrics-key-file: the key has %d bytes, at least %d are wanted", len(key), sealed.MinKey)
+	}
+	o.Key = string(key)
+	return o, err
 }
 
 // readKey reads the job's key; without a file there is none.
@@ -105,14 +155,18 @@ func (a *app) agentEvents() func(agent.Event) {
 	}
 }
 
-func (a *app) announceAgent(g *agent.Agent, job, socket string) error {
+func (a *app) announceAgent(s agent.Serving, job, socket string) error {
+	g := s.Agent
 	if a.json {
-		return json.NewEncoder(a.stdout).Encode(serving{socket, g.Address(), job, os.Getpid()})
+		return json.NewEncoder(a.stdout).Encode(serving{socket, g.Address(), job, os.Getpid(), s.Metrics})
 	}
 	what := "ranks at " + socket
 	if socket == "" {
 		what = "a witness"
 	}
 	_, err := fmt.Fprintf(a.stderr, "headrace: agent of job %s ready at %s, %s\n", job, g.Address(), what)
+	if s.Metrics != "" && err == nil {
+		_, err = fmt.Fprintf(a.stderr, "headrace: page at http://%s/\n", s.Metrics)
+	}
 	return err
 }

@@ -40,7 +40,7 @@ var folders = map[string]row{
 	"coord":       {ours: []string{"nd", "rank", "sampler", "agentapi"}, pure: true, why: "the machine that the log drives is a pure function of the log"},
 	"coord/group": {ours: []string{"nd", "coord"}, others: []string{"go.etcd.io/raft/v3", "google.golang.org/protobuf"}, pure: true, durations: true, why: "the decision loop has no I/O, so that the simulator can run many of them"},
 	"coord/sim":   {ours: []string{"nd", "coord", "coord/group"}, why: "one thread, one seed"},
-	"coord/agent": {ours: []string{"nd", "rank", "coord", "coord/group", "agentapi", "metrics"}, others: []string{"github.com/hashicorp/memberlist", "go.etcd.io/raft/v3"}, why: "the shell around the decision loop"},
+	"coord/agent": {ours: []string{"nd", "rank", "sampler", "coord", "coord/group", "agentapi", "metrics", "internal/sealed"}, others: []string{"github.com/hashicorp/memberlist", "go.etcd.io/raft/v3", "github.com/prometheus"}, why: "the shell around the decision loop"},
 	"metrics":     {others: []string{"github.com/prometheus"}, why: "metrics serves numbers that are given to it"},
 	"launcher":    {ours: []string{"nd", "rank", "agentapi", "metrics", "coord/agent", "launcher/nvml", "launcher/rendezvous", "launcher/topology"}, others: []string{"golang.org/x/sys", "github.com/prometheus"}, why: "the launcher starts ranks and loads no data"},
 
@@ -62,8 +62,9 @@ var folders = map[string]row{
 	"internal/export":     {ours: []string{"nd", "zarr", "sampler", "pipeline"}, why: "export streams one box through the engine"},
 	"internal/benchmark":  {ours: []string{"nd", "zarr", "codec", "store", "sampler", "pipeline", "internal/scenario", "internal/dataset", "internal/plainread"}, why: "a benchmark writes its data, runs the engine and checks it against plainread"},
 	"internal/demo":       {ours: []string{"nd", "rank", "sampler", "pipeline", "loader", "internal/scenario", "internal/dataset", "internal/benchmark"}, why: "the demo is a small trainer over small data"},
-	"internal/doctor":     {ours: []string{"rank", "store", "cuda", "cuda/kernels"}, others: []string{"golang.org/x/sys"}, why: "doctor looks at the machine, its GPUs and whether the kernels load there, not at data; store is where io_uring is tried"},
+	"internal/doctor":     {ours: []string{"nd", "rank", "store", "cuda", "cuda/kernels", "coord/agent"}, others: []string{"golang.org/x/sys"}, why: "doctor looks at the machine, its GPUs and whether the kernels load there, not at data; store is where io_uring is tried"},
 	"internal/jsonframe":  {ours: []string{"nd"}, why: "the form of messages, not what they say"},
+	"internal/sealed":     {ours: []string{"nd"}, why: "a stream that is sealed, not what it carries"},
 	"internal/atomicfile": {ours: []string{"nd"}, others: []string{"golang.org/x/sys"}, why: "a file that is whole or absent"},
 	"internal/lint":       {why: "lint reads source and needs nothing of the engine"},
 }
