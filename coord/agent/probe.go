@@ -11,6 +11,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/headrace/headrace/coord"
@@ -37,7 +38,7 @@ const (
 	probeHello = 64
 	// pings and pingWait: one lost packet is no news, three are.
 	pings    = 3
-	pingWait = 700 * time.Millisecond
+	pingWait = 400 * time.Millisecond
 )
 
 // Peer is what an agent says of itself to who knows the key.
@@ -69,15 +70,12 @@ const Packets = pings
 // Probe reaches for an agent, by TCP and by UDP, with the job's key. The two are tried at
 // the same time.
 func Probe(ctx context.Context, address string, key []byte) (r Reach) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		r.Packet, r.Lost, r.PacketError = pingAgent(ctx, address, key)
-	}()
+	var pinging sync.WaitGroup
+	pinging.Go(func() { r.Packet, r.Lost, r.PacketError = pingAgent(ctx, address, key) })
 	began := time.Now()
 	r.Peer, r.StreamError = askAgent(ctx, address, key)
 	r.Stream = time.Since(began)
-	<-done
+	pinging.Wait()
 	return r
 }
 

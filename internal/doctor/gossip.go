@@ -93,7 +93,7 @@ func streamAdvice(err error) string {
 		return "the name is not known here: give an address, or fix the resolver"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "nothing listens there: start the agent, with --listen on an address that this node reaches (the default is loopback)"
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded): // of a read, of a dial
 		return "no answer: a firewall drops TCP to that port, or the host is down"
 	}
 	return "look at the address, the route and the firewall"
