@@ -332,7 +332,7 @@ func (a *Agent) note(e group.Event) {
 		switch x := e.Effect.(type) {
 		case *coord.Installed:
 			if x.Reason != "" {
-				a.event("change", fmt.Sprintf("view %d: %s", x.View.Number, x.Reason))
+				a.event("change", fmt.Sprintf("view %d: %s%s", x.View.Number, a.watch.names(x.Evicted), x.Reason))
 			}
 		case *coord.Outcome:
 			a.watch.decides(a.now(), x)

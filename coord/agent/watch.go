@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headrace/headrace/coord"
@@ -122,6 +124,26 @@ func (w *watch) installs(now time.Duration, v *coord.View) {
 			delete(w.ranks, p)
 		}
 	}
+}
+
+// mostNames is how many nodes are named in a line.
+const mostNames = 3
+
+// names are those of members that are gone, for a line about it.
+func (w *watch) names(gone []coord.ID) string {
+	if w.view == nil || len(gone) == 0 {
+		return ""
+	}
+	var list []string
+	for _, id := range gone {
+		if i := w.view.Index(id); i >= 0 && len(list) < mostNames {
+			list = append(list, w.view.Members[i].Name)
+		}
+	}
+	if more := len(gone) - len(list); more > 0 {
+		list = append(list, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(list, ", ") + " out: "
 }
 
 // missing counts the members of a that b has not.

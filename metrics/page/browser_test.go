@@ -145,6 +145,31 @@ func TestPageShowsTheJob(t *testing.T) {
 	}
 }
 
+// What an agent does not know is not shown, and nothing else is missing for it: before it
+// is in a job, as a witness among witnesses, and where others have the numbers.
+func TestPageOfAnAgentThatKnowsLittle(t *testing.T) {
+	empty := page.Snapshot{Status: page.Joining, Reason: "no rank has attached", Job: page.Job{Name: "run7"}}
+	d := open(t, "http://"+serve(t, empty, metrics.Options{}).Addr()+"/", "joining")
+	d.says("status", "joining")
+	d.says("reason-text", "no rank has attached")
+	d.says("ranks-text", "No rank is in the job yet.")
+	d.hidden("lost", true)
+
+	s := page.Sample("async", 4, 2)
+	s.Nodes[3].Ranks, s.Ranks = nil, s.Ranks[:6]
+	for i := range s.Ranks {
+		s.Ranks[i].Rate, s.Ranks[i].Left = nil, nil
+	}
+	s.Coverage.Spans, s.Coverage.Digest, s.Coverage.Last, s.Events = nil, "", nil, nil
+	d = open(t, "http://"+serve(t, s, metrics.Options{}).Addr()+"/", "little")
+	d.hidden("lost", true)
+	d.says("ranks-text", "of 6 ranks only the voters know the throughput")
+	d.says("coverage-text", "positions are done")
+	if !strings.Contains(d.text, "which positions, the voters know") || !strings.Contains(d.text, "1 node without ranks") {
+		t.Error("what is not known here is not told")
+	}
+}
+
 // A job that has halted says so, and why, before anything else.
 func TestPageOfAHaltedJob(t *testing.T) {
 	s := page.HaltedSample()

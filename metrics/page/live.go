@@ -113,6 +113,9 @@ func slowOf(s *Snapshot) slowDoc {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		d.Nodes[i] = nodeDoc{ID: n.ID[:min(shortID, len(n.ID))], Name: n.Name, Rack: n.Rack, Address: n.Address, Ranks: n.Ranks, Lost: n.Lost}
+		if n.Ranks == nil {
+			d.Nodes[i].Ranks = []int{} // a witness: the page takes a list
+		}
 		switch {
 		case n.Leader:
 			d.Nodes[i].Role, d.Leader = "leader", n.Name

@@ -16,6 +16,7 @@
   let map = null; // how the ranks lie on the picture
   let heard = 0; // when the last answer came
   let failures = 0;
+  let fault = ""; // why what came could not be drawn
   let timer = 0;
 
   // --- small things
@@ -45,9 +46,9 @@
   const clock = (t) => new Date(t).toLocaleTimeString("en-GB");
   const ago = (seconds) => {
     const s = Math.max(0, Math.round(seconds));
-    if (s < 60) return `${s} s`;
-    if (s < 3600) return `${Math.floor(s / 60)} min`;
-    return s < 172800 ? `${Math.floor(s / 3600)} h` : `${Math.floor(s / 86400)} days`;
+    if (s < 60) return `${s}\u00a0s`;
+    if (s < 3600) return `${Math.floor(s / 60)}\u00a0min`;
+    return s < 172800 ? `${Math.floor(s / 3600)}\u00a0h` : `${Math.floor(s / 86400)}\u00a0days`;
   };
   const median = (list) => {
     const s = list.slice().sort((a, b) => a - b);
@@ -77,14 +78,27 @@
       });
       if (answer.status === 401) return askForKey();
       if (!answer.ok) throw new Error(`${answer.status}`);
-      take(await answer.json());
+      const doc = await answer.json();
+      heard = Date.now();
+      failures = 0;
       wait = every();
+      taken(doc);
     } catch {
       failures++;
       wait = Math.min(5000, 500 * failures);
     }
     showConnection();
     timer = setTimeout(poll, wait);
+  }
+
+  // taken keeps a fault of the page apart from one of the connection.
+  function taken(doc) {
+    try {
+      take(doc);
+      fault = "";
+    } catch (e) {
+      fault = String(e);
+    }
   }
 
   function askForKey() {
@@ -107,8 +121,6 @@
 
   function take(answer) {
     const began = performance.now();
-    heard = Date.now();
-    failures = 0;
     if (answer.slow) {
       slow = answer.slow;
       tag = answer.tag;
@@ -125,7 +137,9 @@
   function showConnection() {
     const lost = failures >= 2 || failures > 0 && !heard;
     document.body.classList.toggle("stale", lost);
-    show("lost", lost);
+    show("lost", lost || Boolean(fault));
+    text("lost-head", lost ? "The connection is lost." : "This page has a fault.");
+    if (fault && !lost) text("lost-text", `It cannot show what the agent tells: ${fault}. All of it is at /debug/view.`);
     if (!lost) return;
     setStatus("no connection", "bad");
     const why = heard ? `What is shown is from ${clock(heard)}. ` : "";
@@ -181,7 +195,7 @@
       text("pace-sub", p.halted ? "none while halted" : `steps ahead of step ${number(p.step)}`);
     }
     text("world", number(world));
-    text("world-sub", job.expect > world ? `${number(job.expect)} are expected` : count(p.redos, "redo"));
+    text("world-sub", !p.open && job.expect > world ? `${number(job.expect)} are expected` : count(p.redos, "redo"));
     text("members", number(slow.nodes.length));
     text("members-sub", lost ? `${number(lost)} lost by gossip` : `${count(slow.voters, "voter")}, ${number(fast.evicted)} evicted`);
     text("view", slow.since ? number(slow.view) : "–");
