@@ -5,6 +5,7 @@
 GO      ?= go
 PYTHON  ?= python3
 FUZZTIME ?= 2s
+FUZZSECONDS ?= 180
 
 export CGO_ENABLED ?= 1
 # Go's own flags, and silence about functions of NVML's header that nobody calls.
@@ -24,7 +25,7 @@ GOFILES := $(shell find . -path './.*' -prune -o -path ./build -prune -o -path .
 	$(wildcard codec/*.s cuda/*.[ch] cuda/nvcomp/*.[ch] cuda/kernels/*.ptx) go.mod go.sum
 PYFILES := $(shell find python -name '*.py' -o -name '*.pyi' -o -name 'py.typed' -o -name 'pyproject.toml' 2>/dev/null)
 
-.PHONY: help build uring lib wheel demo kernels kernels-check test check test-go test-device test-nocgo test-python test-torch test-gpu gpu-binaries test-oracle race fuzz-short lint vuln fmt brain brain-picture bench bench-compare bench-gpu tables soak clean
+.PHONY: help build uring lib wheel demo kernels kernels-check test check test-go test-device test-nocgo test-python test-torch test-gpu test-gpu-decoders fuzz-decoders gpu-binaries test-oracle test-decoders race fuzz-short lint vuln fmt brain brain-picture bench bench-compare bench-gpu tables soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -150,13 +151,33 @@ test-torch: .venv-torch/wheel build build/panic/libheadrace.so ## with torch (a 
 	cd python/tests && timeout 300 ../../.venv-torch/bin/python -P -m pytest -q -k "torch or table or dlpack"
 	timeout 600 .venv-torch/bin/python -P -m pytest -q tests/torch
 
-gpu-binaries: build $(WHEEL) ## what test-gpu runs, into build/gpu: for a machine without Go
+gpu-binaries: build $(WHEEL) build/gpu/writers.corpus ## what test-gpu runs, into build/gpu: for a machine without Go
 	mkdir -p build/gpu && rm -f build/gpu/headrace-*.whl && cp dist/*.whl bin/headrace build/gpu/
 	$(GO) test -c -trimpath -ldflags="-s -w" -o build/gpu/cuda.test ./cuda
 	$(GO) test -c -trimpath -ldflags="-s -w" -o build/gpu/pipe.test ./pipeline
 
 test-gpu: ## everything that needs a GPU, from build/gpu; needs Python with pytest and a driver, no Go
 	$(PYTHON) tests/gpu/run.py
+
+# The campaign of the decoders (tests/decoders): on this processor a small part of it.
+test-decoders: .venv-oracle/ready ## the GPU decoders' host build on what encoders write, and on damaged chunks
+	.venv-oracle/bin/python tests/decoders/campaign.py host --most 70000 --every 20 --damaged 5000 >/dev/null
+
+build/gpu/writers.corpus: .venv-oracle/ready $(wildcard tests/decoders/*.py tests/decoders/*/*.go)
+	mkdir -p $(@D) && .venv-oracle/bin/python tests/decoders/campaign.py writers --go "$(GO)" $@
+
+# Coverage-guided fuzzing. What it finds is decoded again by the tests of cuda/kernels, which know what is right.
+SANITIZED := -std=c++17 -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -ffp-contract=off
+build/fuzz/fuzz: tests/decoders/fuzz.cc $(wildcard tests/decoders/*.h cuda/kernels/*.h cuda/kernels/*.c[cu])
+	mkdir -p $(@D) && $(CXX) $(SANITIZED) -fsanitize-coverage=trace-pc,trace-cmp -DON_HOST -DZSTD_SEQUENCES_SHARED=0 -o $@ $<
+
+fuzz-decoders: build/fuzz/fuzz ## the GPU decoders' host build, FUZZSECONDS a family, from the corpus in cuda/kernels/testdata on
+	for family in bytes zstd inflate; do build/fuzz/fuzz $$family $(FUZZSECONDS) $$$$ build/fuzz/$$family.corpus \
+		cuda/kernels/testdata/corpus/$$family.corpus || exit 1; done
+	$(GO) test -count 1 ./cuda/kernels -run TestCorpus -corpus $(CURDIR)/build/fuzz
+
+test-gpu-decoders: ## the whole campaign on a GPU: 24000 chunks, a million damaged ones, compute-sanitizer; needs nvcc, numcodecs, zstandard
+	$(PYTHON) tests/decoders/campaign.py gpu $(patsubst %,--writers %,$(wildcard build/gpu/writers.corpus))
 
 test-oracle: .venv-oracle/wheel build ## the differential suite against zarr-python, numcodecs and tensorstore
 	.venv-oracle/bin/python -P -m pytest -q tests/oracle
@@ -167,13 +188,16 @@ race: ## the Go tests under the race detector
 fuzz-short: ## each fuzzer for FUZZTIME
 	GO="$(GO)" tools/fuzz.sh $(FUZZTIME)
 
-soak: race ## long fuzzing, a larger differential suite, the lazy fake GPU, 20000 seeds of the simulator, 2000 launches and 1 GB of output a rank
+soak: race build/gpu/writers.corpus ## long fuzzing, a larger differential suite, the lazy fake GPU, 20000 seeds of the simulator, 2000 launches and 1 GB of output a rank
 	$(GO) test ./pipeline -device lazy
 	$(GO) test -race -tags uring -ldflags=$(LINKNAME) ./store ./pipeline -run 'Access|Direct|Block|Ring|Close|Reader|BatchesEqual'
 	SIM_SEEDS=20000 $(GO) test ./coord/sim -run TestSeeds -timeout 3h
 	CYCLES=2000 TEE_BYTES=1000000000 $(GO) test ./launcher -run 'TestNothingIsLeft|TestTeeLosesNothing'
 	GO="$(GO)" tools/fuzz.sh 2m
+	$(MAKE) fuzz-decoders
 	$(MAKE) test-oracle ORACLE_ROUNDS=20
+	.venv-oracle/bin/python tests/decoders/campaign.py host --writers build/gpu/writers.corpus --most 140000 --damaged 100000
+	.venv-oracle/bin/python tests/decoders/campaign.py host --fibers --most 70000 --every 7 --damaged 20000
 
 # --- checks
 

@@ -18,6 +18,7 @@ from record import save
 SCENARIOS = Path(os.path.relpath(Path(__file__).with_name("scenarios")))
 NVCOMP = "nvcomp"  # --nvcomp says where it is
 LARGE = ["--device-bytes", str(24 << 30), "--host-bytes", str(6 << 30)]  # waves of thousands of frames
+KEPT = ["--compressed-cache", str(3 << 30)]  # all stored chunks of the scenario stay on the GPU
 # name: (scenario, flags)
 ROWS = {
     "raw-none": ("gpu-raw", ["--reuse", "none"]),
@@ -34,10 +35,26 @@ ROWS = {
     "blosc-lz4-batch-ring": ("gpu-blosc-lz4", ["--reuse", "batch", "--reader", "ring", "--readers", "16"]),
     "blosc-lz4-none": ("gpu-blosc-lz4", ["--reuse", "none"]),
     "blosc-lz4-none-large": ("gpu-blosc-lz4", ["--reuse", "none", *LARGE]),
-    "blosc-lz4-compressed": ("gpu-blosc-lz4", ["--reuse", "none", "--compressed-cache", str(3 << 30), *LARGE]),
-    "zstd-host-batch": ("default", ["--reuse", "batch"]),
+    "blosc-lz4-compressed": ("gpu-blosc-lz4", ["--reuse", "none", *KEPT, *LARGE]),
+    "blosc-zstd-none": ("blosc-zstd", ["--reuse", "none", *LARGE]),
+    "blosc-zstd-batch": ("blosc-zstd", ["--reuse", "batch", *LARGE]),
+    "gzip-none": ("gpu-gzip", ["--reuse", "none", *LARGE]),
+    "gzip-batch": ("gpu-gzip", ["--reuse", "batch", *LARGE]),
+    "zstd-none": ("default", ["--reuse", "none", *LARGE]),
+    "zstd-batch": ("default", ["--reuse", "batch", *LARGE]),
+    "zstd-window": ("default", ["--reuse", "window", *LARGE]),
+    "zstd-cache": ("default", ["--reuse", "cache", *LARGE]),
+    "zstd-none-kept": ("default", ["--reuse", "none", *KEPT, *LARGE]),
+    "zstd-batch-kept": ("default", ["--reuse", "batch", *KEPT, *LARGE]),
+    "zstd-batch-own-cap": ("default", ["--reuse", "batch"]),  # the scenario's own memory
+    "zstd-none-lm": ("default-lm", ["--reuse", "none", *LARGE]),
+    "zstd-batch-lm": ("default-lm", ["--reuse", "batch", *LARGE]),
+    "zstd-window-lm": ("default-lm", ["--reuse", "window", *LARGE]),
+    "zstd-none-kept-lm": ("default-lm", ["--reuse", "none", *KEPT, *LARGE]),
+    "zstd-batch-kept-lm": ("default-lm", ["--reuse", "batch", *KEPT, *LARGE]),
+    "zstd-nvcomp-none": ("default", ["--reuse", "none", "--decoder", NVCOMP, *LARGE]),
     "zstd-nvcomp-batch": ("default", ["--reuse", "batch", "--decoder", NVCOMP, *LARGE]),
-    "zstd-nvcomp-batch-own-cap": ("default", ["--reuse", "batch", "--decoder", NVCOMP]),  # the scenario's own memory
+    "zstd-nvcomp-batch-own-cap": ("default", ["--reuse", "batch", "--decoder", NVCOMP]),
     "zstd-nvcomp-batch-lm": ("default-lm", ["--reuse", "batch", "--decoder", NVCOMP, *LARGE]),
     "zstd-nvcomp-cache": ("default", ["--reuse", "cache", "--decoder", NVCOMP, *LARGE]),
 }
@@ -45,6 +62,8 @@ COLUMNS = {
     "samples_per_s": "samples/s",
     "gb_per_s": "GB/s out",
     "decoded_gb_per_s": "decoded",
+    "gpu_decode_ms_per_gb": "GPU ms/GB",
+    "chunks_on_host": "on host",
     "copied_gb_per_s": "copied",
     "open_ms": "open ms",
     "first_batch_ms": "first ms",

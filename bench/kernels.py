@@ -1,9 +1,10 @@
 """The kernels alone on a GPU: decoders and assembly, and nvCOMP's LZ4 in the same run.
 
-    kernels.py [--nvcomp LIBRARY] [--commit ID] [--out bench/results] [--nvcc nvcc]
+    kernels.py [--nvcomp LIBRARY] [--sets DIR] [--commit ID] [--out bench/results] [--nvcc nvcc]
 
 Builds bench/kernels/bench.cc, which compares every byte it decodes, and writes all
-figures with command, commit and machine.
+figures with command, commit and machine. DIR has the sets that bench/kernels/zstd.py writes; they
+are decoded beside the set of the program.
 """
 
 import argparse
@@ -20,7 +21,7 @@ IMAGE = "cuda/kernels/kernels.ptx"
 
 
 def build(nvcc: str, binary: Path) -> None:
-    source = ["-I", "cuda/kernels", "-o", str(binary), "bench/kernels/bench.cc", "-lcuda", "-ldl"]
+    source = ["-I", "cuda/kernels", "-o", str(binary), "bench/kernels/bench.cc", "-lcuda", "-ldl", "-lpthread"]
     subprocess.run([nvcc, "-O2", "-std=c++17", *source], check=True, cwd=ROOT)
 
 
@@ -32,6 +33,7 @@ def name(line: dict) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nvcomp", help="nvCOMP's library, a file")
+    parser.add_argument("--sets", help="a folder of sets")
     parser.add_argument("--commit", default="unknown")
     parser.add_argument("--out", default="bench/results")
     parser.add_argument("--nvcc", default="nvcc")
@@ -39,7 +41,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         binary = Path(folder) / "kernelbench"
         build(options.nvcc, binary)
-        command = [str(binary), *(["--nvcomp", options.nvcomp] if options.nvcomp else []), IMAGE]
+        given = {"--nvcomp": options.nvcomp, "--sets": options.sets}
+        command = [str(binary), *(word for pair in given.items() if pair[1] for word in pair), IMAGE]
         done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"kernelbench: exit {done.returncode}")

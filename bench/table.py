@@ -84,6 +84,16 @@ def beside_nvcomp(r: dict[str, Any]) -> tuple[str, str]:
 
 
 H2D = "90 % of the pinned copy rate of 55 GB/s: 49.5"
+ZSTD_GOALS = [
+    Goal(f"default scenario (zstd, {field}), {what}, f32 out", str(least), run, at_least("gb_per_s", least))
+    for what, run, least, least_lm in [
+        ("each use decoded", "zstd-none", 52, 75),
+        ("reuse batch", "zstd-batch", 75, 100),
+        ("reuse window", "zstd-window", 200, 200),
+        ("reuse batch, stored bytes on the GPU", "zstd-batch-kept", 150, 120),
+    ]
+    for field, run, least in [("mask50", run, least), ("lm", f"{run}-lm", least_lm)]
+] + [Goal("default scenario (zstd, mask50), reuse cache, f32 out", "300", "zstd-cache", at_least("gb_per_s", 300))]
 GPU_GOALS = [
     Goal("copies to the GPU, uncompressed, page cache pinned", H2D, "raw-none", at_least("copied_gb_per_s", 49.5)),
     Goal("host cores busy meanwhile", "at most 2", "raw-none", host_cores),
@@ -100,8 +110,9 @@ GPU_GOALS = [
         "blosc-lz4-none-large",
         beside_nvcomp,
     ),
+    *ZSTD_GOALS,
     Goal("default scenario (zstd) by nvCOMP, reuse batch, f32 out", "45", "zstd-nvcomp-batch", at_least("gb_per_s", 45)),
-    Goal("default scenario (zstd), reuse cache, f32 out", "250", "zstd-nvcomp-cache", at_least("gb_per_s", 250)),
+    Goal("default scenario (zstd) by nvCOMP, reuse cache, f32 out", "250", "zstd-nvcomp-cache", at_least("gb_per_s", 250)),
     Goal("uncompressed data, reuse cache, f32 out", "250 (set for zstd)", "raw-cache", at_least("gb_per_s", 250)),
     Goal("assemble alone, u16 to f32", "500, stretch 1500", "assemble u16 f32", assembled),
     Goal("planning and submitting a batch of 128 samples", "3 ms of wall time", "raw-window", submitting),
@@ -295,6 +306,24 @@ def kernel_rows(runs: dict[str, Run]) -> str:
     return table(["kernel, chunks", "ms", "GB/s", "nvCOMP 5, same run", "grid", "source"], rows)
 
 
+def zstd_rows() -> str:
+    """The newest run of each set of frames: ours, nvCOMP's, and how often ours is as fast."""
+    runs = newest("decoders-*.json", lambda row: row["name"])
+    rows: list[list[str]] = []
+    for name, run in runs.items():
+        what, chunks = name.split(" ", 1)
+        if what != "own" or f"nvcomp {chunks}" not in runs:
+            continue
+        ours, rival = run["result"], runs[f"nvcomp {chunks}"]["result"]
+        steady = runs.get(f"steady {chunks}")
+        flight = f"{steady['result']['GB_per_s']:.1f}" if steady else "-"
+        ratio = ours["GB_per_s"] / rival["GB_per_s"]
+        cells = [f"{ours['ms']:.2f}", f"{ours['GB_per_s']:.1f}", f"{rival['GB_per_s']:.1f}", f"{ratio:.1f}", flight]
+        rows.append([ours["set"], f"{ours['chunks']}", *cells, source(run)])
+    titles = ["set", "chunks a call", "ms", "GB/s", "nvCOMP 5, same run", "ratio", "three calls in flight", "source"]
+    return table(titles, rows)
+
+
 def rank_rows() -> str:
     """The newest run of each data set on one GPU and on several."""
     runs = {(r := json.loads(path.read_text()))["command"].split()[1]: r for path in sorted(RESULTS.glob("ranks-*.json"))}
@@ -319,6 +348,7 @@ def parts() -> dict[str, str]:
     return {
         "gpu goals": gpu_goals(gpu | newest("trainer-*.json", lambda row: row["name"]) | kernels),
         "gpu kernels": kernel_rows(kernels),
+        "gpu zstd": zstd_rows(),
         "gpu runs": gpu_machines(gpu) + "\n\n" + gpu_rows(gpu),
         "ranks": rank_rows(),
         "readers": compare_machines(compare) + "\n\n" + compare_rows(compare),

@@ -94,6 +94,7 @@ enum {
 	E(cuEventRecord, (CUevent, CUstream)) \
 	E(cuEventQuery, (CUevent)) \
 	E(cuEventSynchronize, (CUevent)) \
+	E(cuEventElapsedTime, (float *, CUevent, CUevent)) \
 	E(cuEventDestroy, (CUevent)) \
 	E(cuModuleLoadDataEx, (CUmodule *, const void *, unsigned, int *, void **)) \
 	E(cuModuleUnload, (CUmodule)) \
@@ -254,10 +255,18 @@ static int stream_new(hr_cuda *cu, uint64_t *w)
 
 static int event_new(hr_cuda *cu, uint64_t *w)
 {
-	unsigned flags = EVENT_BLOCKING_SYNC | EVENT_DISABLE_TIMING | (w[0] ? EVENT_INTERPROCESS : 0);
+	unsigned flags = EVENT_BLOCKING_SYNC | (w[0] ? EVENT_INTERPROCESS : 0) | (w[1] ? 0 : EVENT_DISABLE_TIMING);
 	CUevent event;
 	TRY(cu->cuEventCreate(&event, flags));
 	w[0] = (uint64_t)(uintptr_t)event;
+	return SUCCESS;
+}
+
+static int event_elapsed(hr_cuda *cu, uint64_t *w)
+{
+	float ms = 0;
+	TRY(cu->cuEventElapsedTime(&ms, pointer(w[0]), pointer(w[1])));
+	w[0] = (uint64_t)(int64_t)((double)ms * 1e6);
 	return SUCCESS;
 }
 
@@ -343,6 +352,8 @@ static int order_op(hr_cuda *cu, int op, uint64_t *w, void *bytes)
 		return cu->cuEventSynchronize(pointer(w[0]));
 	case HR_EVENT_QUERY:
 		return cu->cuEventQuery(pointer(w[0]));
+	case HR_EVENT_ELAPSED:
+		return event_elapsed(cu, w);
 	case HR_EVENT_DESTROY:
 		return cu->cuEventDestroy(pointer(w[0]));
 	case HR_SYNCHRONIZE:

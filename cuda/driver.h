@@ -34,9 +34,10 @@ enum {
 	HR_STREAM_NEW,       // priority (as int64) -> stream
 	HR_STREAM_DRAIN,     // stream
 	HR_STREAM_DESTROY,   // stream
-	HR_EVENT_NEW,        // interprocess -> event
+	HR_EVENT_NEW,        // interprocess timed -> event
 	HR_EVENT_WAIT,       // event; blocks without spinning
 	HR_EVENT_QUERY,      // event
+	HR_EVENT_ELAPSED,    // begin end -> ns (as int64)
 	HR_EVENT_DESTROY,    // event
 	HR_MODULE_LOAD,      // image size, log size; bytes: image, NUL, room for the log of the JIT -> module
 	HR_MODULE_UNLOAD,    // module

@@ -1,5 +1,11 @@
 package cuda
 
+import (
+	"time"
+
+	"github.com/headrace/headrace/nd"
+)
+
 // Event marks a point in a stream, see Commands.Record. Before its first record
 // it counts as passed.
 type Event struct {
@@ -7,7 +13,7 @@ type Event struct {
 	interprocess bool
 }
 
-// NewEvent makes an event. It keeps no time, and Wait sleeps instead of spinning.
+// NewEvent makes an event that keeps no time. Wait sleeps instead of spinning, on all events.
 // An interprocess one can be exported.
 func (d *Device) NewEvent(interprocess bool) (*Event, error) {
 	if err := d.enter(); err != nil {
@@ -22,6 +28,35 @@ func (d *Device) NewEvent(interprocess bool) (*Event, error) {
 		return nil, err
 	}
 	return &Event{d.own("event", w[0], opEventDestroy), interprocess}, nil
+}
+
+// NewTimedEvent makes an event that keeps the time at which the GPU passes it.
+func (d *Device) NewTimedEvent() (*Event, error) {
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.life.leave()
+	w := words{0, 1}
+	if err := d.call(opEventNew, &w, nil, "making a timed event"); err != nil {
+		return nil, err
+	}
+	return &Event{d.own("event", w[0], opEventDestroy), false}, nil
+}
+
+// Since is the time on the GPU from one event to this one, negative if this one came
+// first; it is exact to a microsecond where they lie within seconds. Both are timed events
+// of one GPU that it has passed.
+func (e *Event) Since(begin *Event) (time.Duration, error) {
+	if begin.device != e.device {
+		return 0, nd.Errorf(nd.ErrBug, "the time between events of two devices")
+	}
+	if err := begin.enter(); err != nil {
+		return 0, err
+	}
+	defer begin.leave()
+	w := words{begin.handle, e.handle}
+	err := e.call(opEventElapsed, &w, nil, "asking for the time between two events")
+	return time.Duration(int64(w[0])), err
 }
 
 // Wait blocks until the GPU has passed the latest record. It holds a thread

@@ -23,6 +23,7 @@ const (
 	opEventNew
 	opEventWait
 	opEventQuery
+	opEventElapsed
 	opEventDestroy
 	opModuleLoad
 	opModuleUnload

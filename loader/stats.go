@@ -22,6 +22,8 @@ func (l *Loader) numbers() agentapi.Stats {
 		"samples_failed_total": float64(s.SamplesFailed),
 		"chunk_uses_total":     float64(s.ChunkUses), "chunks_decoded_total": float64(s.ChunksDecoded),
 		"chunks_reused_total": float64(s.ChunksReused), "chunks_missing_total": float64(s.ChunksMissing),
+		"chunks_on_host_total": float64(s.ChunksOnHost), "chunks_refused_total": float64(s.ChunksRefused),
+		"gpu_decode_seconds_total": s.GPUDecode.Busy.Seconds(), "gpu_decoded_bytes_total": float64(s.GPUDecode.Out),
 		"read_bytes_total": float64(s.Read.Out), "decoded_bytes_total": float64(s.Decode.Out),
 		"next_wait_seconds_total": s.NextWait.Busy.Seconds(), "slot_wait_seconds_total": s.SlotWait.Busy.Seconds(),
 		"host_bytes": float64(s.HostBytes), "device_bytes": float64(s.DeviceBytes), "mapped_bytes": float64(s.MappedBytes),

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/headrace/headrace/codec"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/store"
+	"github.com/headrace/headrace/zarr"
 )
 
 // testArray is an array made for a test, together with its plain values: what
@@ -30,7 +32,8 @@ type layout struct {
 	dtype               nd.DType
 	order               []int // transpose, nil for none
 	big                 bool
-	codec               string // "", "zstd", "gzip", "blosc"
+	codec               string // in the order of encoding: "", "zstd", "shuffle+lz4+crc32c", "blosc:zstd", "zstd:sum"
+	smooth              bool   // neighbours are alike, so that codecs have something to do
 	missing             int    // one of so many chunks is not stored, 0 for none
 	indexAtStart        bool
 	fill                int // small fill value
@@ -49,6 +52,9 @@ func makeArray(t testing.TB, r *rand.Rand, l layout) *testArray {
 		if l.dtype == nd.Bool {
 			a.values[i] &= 1
 		}
+	}
+	if l.smooth {
+		smooth(r, a.values, l.dtype.Size())
 	}
 	a.files["zarr.json"] = l.metadata()
 	outer := l.chunk
@@ -84,16 +90,13 @@ func (l *layout) metadata() []byte {
 		chain = append(chain, m{"name": "transpose", "configuration": m{"order": l.order}})
 	}
 	chain = append(chain, m{"name": "bytes", "configuration": m{"endian": endian}})
-	switch l.codec {
-	case "":
-	case "blosc":
-		chain = append(chain, m{"name": "blosc", "configuration": m{"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": l.dtype.Size(), "blocksize": 0}})
-	case "lz4":
-		chain = append(chain, m{"name": "numcodecs.lz4", "configuration": m{"acceleration": 1}})
-	case "zstd":
-		chain = append(chain, m{"name": "zstd", "configuration": m{"level": 1, "checksum": false}})
-	default:
-		chain = append(chain, m{"name": l.codec, "configuration": m{"level": 1}})
+	for _, c := range l.stages() {
+		name := c.Name
+		switch name {
+		case "lz4", "zlib", "shuffle":
+			name = "numcodecs." + name
+		}
+		chain = append(chain, m{"name": name, "configuration": c.Config})
 	}
 	outer := l.chunk
 	if l.shard != nil {
@@ -204,22 +207,52 @@ func (l *layout) chunkBytes(t testing.TB, r *rand.Rand, a *testArray, c []int64)
 	if missing {
 		return nil, false
 	}
-	if l.codec == "" {
-		return raw, true
+	for _, c := range l.stages() {
+		enc, err := codec.New(c.Name, c.Config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if raw, err = enc.Encode(nil, raw); err != nil {
+			t.Fatal(err)
+		}
 	}
-	config := json.RawMessage(`{"level":1}`)
-	if l.codec == "blosc" {
-		config = json.RawMessage(fmt.Sprintf(`{"cname":"lz4","clevel":5,"shuffle":"shuffle","typesize":%d,"blocksize":0}`, size))
+	return raw, true
+}
+
+// stages are the codecs behind the bytes, in the order of encoding.
+func (l *layout) stages() (list []zarr.Codec) {
+	for part := range strings.SplitSeq(l.codec, "+") {
+		name, inner, _ := strings.Cut(part, ":")
+		config := `{"level":1}`
+		switch name {
+		case "":
+			continue
+		case "blosc":
+			config = fmt.Sprintf(`{"cname":%q,"clevel":5,"shuffle":"shuffle","typesize":%d,"blocksize":0}`, cmp.Or(inner, "lz4"), l.dtype.Size())
+		case "lz4":
+			config = `{"acceleration":1}`
+		case "zstd":
+			config = fmt.Sprintf(`{"level":1,"checksum":%v}`, inner == "sum")
+		case "shuffle":
+			config = fmt.Sprintf(`{"elementsize":%d}`, l.dtype.Size())
+		case "crc32c":
+			config = "{}"
+		}
+		list = append(list, zarr.Codec{Name: name, Config: json.RawMessage(config)})
 	}
-	enc, err := codec.New(l.codec, config)
-	if err != nil {
-		t.Fatal(err)
+	return list
+}
+
+// smooth makes small numbers of the elements, which come in runs.
+func smooth(r *rand.Rand, values []byte, size int) {
+	x := byte(0)
+	for i := 0; i < len(values); i += size {
+		if r.IntN(3) == 0 {
+			x = byte(r.IntN(7))
+		}
+		clear(values[i : i+size])
+		values[i] = x
 	}
-	out, err := enc.Encode(nil, raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out, true
 }
 
 func (a *testArray) offset(at []int64) (int64, bool) {

@@ -37,8 +37,9 @@ func (p *Pipeline) array(i int) *boundArray { return (*p.arrays.Load())[i] }
 // AddArray opens one more array and returns its index, for samples pushed from
 // then on. It feeds the fields named, or, if none is, those whose Arrays are nil.
 // The memory was divided at Open: an array whose chunks do not fit it is
-// nd.ErrBudget, and must be named in Config.Arrays. Close ends a call that waits
-// for the store.
+// nd.ErrBudget, and must be named in Config.Arrays. Where a GPU's decoder of its chunks
+// needs memory that no array of Open does, the host decodes them. Close ends a call that
+// waits for the store.
 func (p *Pipeline) AddArray(ctx context.Context, ref ArrayRef, fields ...string) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

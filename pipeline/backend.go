@@ -45,10 +45,12 @@ type capacity struct {
 	waves    int   // in flight
 	decoded  int64 // bytes a wave should have
 	cached   int64 // bytes that are decoded already count as so many times less
+	encoded  int64 // bytes that it has stored at most, wherever these come from
 	stored   int64 // encoded bytes that a device has room for
 	unpacked int64 // of these by the host, for a device
-	frames   bool  // a device decodes zstd
 	chunks   int   // a wave of tiny chunks has at most so many
+	batches  int   // a wave writes into at most so many
+	decoders decoders
 }
 
 // newBackend opens what the config asks for.

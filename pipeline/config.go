@@ -183,14 +183,14 @@ type Config struct {
 	// "" for mapped on a GPU and ring elsewhere. Direct and uring are for arrays that
 	// the pipeline opens; an ArrayRef.Store reads as it was made to.
 	Reader string
-	// Decoder is who decodes zstd for a GPU: "" for the host, as all that has no kernel,
-	// "nvcomp" or "nvcomp=PATH" for that library.
+	// Decoder is who decodes zstd on a GPU: "" for kernels of our own, "nvcomp" or
+	// "nvcomp=PATH" for that library, to compare with.
 	Decoder string
 	Reuse   Reuse
 	// SMs caps the multiprocessors of a GPU that our kernels take at once; 0 is no cap.
 	SMs int
-	// NoVerify leaves the checksums of the formats unchecked. They are checked by
-	// default, on every device.
+	// NoVerify leaves the checksums of the formats unchecked, save where a decoder of the
+	// host looks at them anyway. They are checked by default, on every device.
 	NoVerify bool
 	OnError  Policy
 	Listener *Listener

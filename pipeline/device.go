@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"errors"
-	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -10,14 +9,14 @@ import (
 
 	"github.com/headrace/headrace/codec"
 	"github.com/headrace/headrace/cuda"
-	"github.com/headrace/headrace/cuda/kernels"
+	"github.com/headrace/headrace/cuda/decode"
 	"github.com/headrace/headrace/nd"
 )
 
 // device is the backend on a GPU. A wave passes through
 //
 //	submit     gives it its stage, its memory on the device
-//	workers    decode on the host what has no kernel
+//	workers    decode on the host what has no kernel, or what the settler asks for
 //	issuer     hands copies, decode and assemble to streams, in the order of the
 //	           waves                                            (device_issue.go)
 //	settler    waits for the wave's event, looks at the statuses of its chunks and
@@ -27,16 +26,20 @@ import (
 // wave overlap with the kernels of the ones before, and the decoders of several
 // waves fill the device together.
 type device struct {
-	p       *Pipeline
-	gpu     *cuda.Device
-	module  *cuda.Module
-	kernel  struct{ assemble, decode, gather cuda.Function }
-	grid    struct{ assemble, decode, gather int } // most blocks of a launch
-	gathers bool                                   // the driver has no batched copy
-	copies  *cuda.Stream
-	fetches *cuda.Stream
-	events  *eventPool
-	frames  *frames // nil without a library
+	p        *Pipeline
+	gpu      *cuda.Device
+	module   *cuda.Module
+	kernel   struct{ assemble, decode, inflate, crc32c, gather kernel }
+	gathers  bool // the driver has no batched copy
+	copies   *cuda.Stream
+	fetches  *cuda.Stream
+	events   *eventPool
+	frames   *frames      // nil without a library
+	zstd     *decode.Zstd // nil where no array needs it
+	calls    []zstdCall   // of it
+	turn     int          // the call that is next, the issuer's
+	decoders decoders
+	clock    clock
 
 	node     int     // NUMA node next to the GPU, -1 where there is no choice
 	ring     *pinned // p.slabs
@@ -46,7 +49,7 @@ type device struct {
 	memory     cuda.Ptr // the decoded cache and the stages, one allocation
 	decoded    cuda.Ptr // arena of kept chunks
 	compressed cuda.Ptr // arena of kept stored bytes
-	mender     *stage   // the settler's own, for a chunk at a time
+	mender     *stage   // the settler's own, to place chunks again
 	stages     []*stage // of the waves in flight
 	mu         sync.Mutex
 	idle       []*stage // of these, without a wave
@@ -92,44 +95,13 @@ func openDevice(p *Pipeline) (_ backend, err error) {
 		}
 	}
 	d.events = &eventPool{gpu: d.gpu}
-	return d, d.openFrames()
-}
-
-// loadKernels finds the kernels and how many blocks of each run at most.
-func (d *device) loadKernels() (err error) {
-	if d.module, err = d.gpu.LoadModule(kernels.Images()); err != nil {
-		return err
+	if err := d.openFrames(); err != nil {
+		return nil, err
 	}
-	for _, k := range []struct {
-		name     string
-		threads  int
-		function *cuda.Function
-		grid     *int
-	}{
-		{kernels.Assemble, kernels.AssembleBlock, &d.kernel.assemble, &d.grid.assemble},
-		{kernels.Decode, kernels.DecodeBlock, &d.kernel.decode, &d.grid.decode},
-		{kernels.Gather, kernels.GatherBlock, &d.kernel.gather, &d.grid.gather},
-	} {
-		if *k.function, err = d.module.Function(k.name); err != nil {
-			return err
-		}
-		if *k.grid, err = d.blocks(*k.function, k.threads); err != nil {
-			return err
-		}
+	if err := d.openDecoders(); err != nil {
+		return nil, err
 	}
-	d.gathers, d.grid.gather = mustGather(d.gpu.Info()), min(d.grid.gather, gatherBlocks)
-	return nil
-}
-
-// blocks is the most blocks of a launch: where the config caps the multiprocessors,
-// the part of a wave in flight of those that run at once on so many; else one for each
-// item, which the device hands out better than the kernels' own loop would (assemble: 1.12 against 0.85 TB/s).
-func (d *device) blocks(f cuda.Function, threads int) (int, error) {
-	if d.p.cfg.SMs == 0 {
-		return math.MaxInt32, nil
-	}
-	each, err := f.BlocksPerSM(threads, 0)
-	return max(1, min(d.p.cfg.SMs, d.gpu.Info().SMs)*each/deviceWaves), err
+	return d, nil
 }
 
 func (d *device) start() {
@@ -142,8 +114,8 @@ func (d *device) start() {
 	d.running.Go(d.settleWaves)
 }
 
-// submit queues the wave for a stage. There is one for each wave in flight, save
-// those that make up for bad samples, which wait for another to end.
+// submit queues the wave for a stage. There is one for each wave in flight, save the last
+// deviceAhead, which wait for another to end.
 func (d *device) submit(w *wave) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -170,7 +142,8 @@ func (d *device) admit() {
 	}
 }
 
-// unpacked counts a task of the wave; with the last one it may be issued.
+// unpacked counts a task of the wave; with the last one it may be issued, or the settler
+// goes on with it.
 func (d *device) unpacked(w *wave) {
 	if w.undone.Add(-1) == 0 {
 		w.stage.ready <- struct{}{}
@@ -210,8 +183,14 @@ func (d *device) free() error {
 			errs = append(errs, s.free(d.gpu))
 		}
 	}
+	for i := range d.calls {
+		errs = append(errs, d.calls[i].free())
+	}
 	if d.memory != 0 {
 		errs = append(errs, d.gpu.Free(d.memory))
+	}
+	if d.clock.latest != nil {
+		errs = append(errs, d.clock.latest.Close())
 	}
 	errs = append(errs, d.ring.free(d.gpu))
 	d.ring, d.p.slabs = nil, nil
@@ -298,8 +277,11 @@ func (d *device) unpackTasks() {
 			return
 		}
 		c := &t.wave.chunks[t.chunk]
-		packed := d.p.slabs[c.off : c.off+c.length]
-		if err := d.unpack(c, packed, t.wave.stage.unpacked.mem[c.route.unpacked:][:c.size], scratch); err != nil {
+		packed, err := d.encodedBytesOf(c)
+		if err == nil {
+			err = d.unpack(c, packed, t.wave.stage.unpacked.mem[c.route.unpacked:][:c.size], scratch)
+		}
+		if err != nil {
 			t.wave.fail(t.chunk, err)
 		}
 		d.unpacked(t.wave)
@@ -320,5 +302,6 @@ func (d *device) unpack(c *waveChunk, packed, dst []byte, scratch *codec.Scratch
 		copy(dst, packed)
 	}
 	d.p.counts.decode.add(1, time.Since(began), c.length, c.size)
+	d.p.counts.onHost.Add(1)
 	return nil
 }

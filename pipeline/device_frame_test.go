@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/headrace/headrace/cuda"
+	"github.com/headrace/headrace/cuda/kernels"
 	"github.com/headrace/headrace/nd"
 )
 
@@ -71,7 +72,7 @@ func TestLongFramesAreNotLookedInto(t *testing.T) {
 	for _, empty := range []int{0, 300, 10_000} { // blocks before the last
 		long := append(append(frame[:6:6], make([]byte, 3*empty)...), block...)
 		copy(p.slabs, long)
-		w := &wave{loose: []int32{0}, chunks: []waveChunk{{recipe: &recipe{frames: true}, size: 16, length: int64(len(long))}}}
+		w := &wave{loose: []int32{0}, chunks: []waveChunk{{recipe: &recipe{packing: packing{method: kernels.Zstd}}, size: 16, length: int64(len(long))}}}
 		d.frames.largest = 16
 		d.look(w, &read{first: 0, last: 1})
 		if got, want := w.chunks[0].sound, int64(len(long)) <= longestFrame(16); got != want {

@@ -83,7 +83,7 @@ func (f *frames) plan(wave, smallest, largest int64) error {
 func (p *Pipeline) frameSizes() (smallest, largest int64) {
 	smallest, largest = p.limits.chunk, 1
 	for _, a := range *p.arrays.Load() {
-		if r := a.layout.recipe; r.frames {
+		if r := a.layout.recipe; r.packing.frames() {
 			smallest, largest = min(smallest, r.size), max(largest, r.size)
 		}
 	}
@@ -126,7 +126,7 @@ func (d *device) framesOf(w *wave, fits bool) (most int, loose bool) {
 // takes reports whether the library decodes the chunk. Bytes that are kept are those
 // that it has decoded before; the host does not have them.
 func (f *frames) takes(c *waveChunk) bool {
-	return c.sound || c.source == fromCompressed && c.recipe.frames && c.size <= f.largest
+	return c.sound || c.source == fromCompressed && c.recipe.packing.frames() && c.size <= f.largest
 }
 
 // look finds the frames among the chunks of a read that the library may have. A frame
@@ -139,7 +139,7 @@ func (d *device) look(w *wave, r *read) {
 	}
 	for _, i := range w.loose[r.first:r.last] {
 		c := &w.chunks[i]
-		c.sound = c.err == nil && c.recipe.frames && c.size <= f.largest && c.length <= longestFrame(c.size) &&
+		c.sound = c.err == nil && c.recipe.packing.frames() && c.size <= f.largest && c.length <= longestFrame(c.size) &&
 			nvcomp.CheckZstd(d.p.slabs[c.off:c.off+c.length], c.size) == nil
 	}
 }
@@ -173,14 +173,13 @@ func (s *stage) decodeFrames(d *device) error {
 	}
 	f := d.frames
 	for i, args := range l.args {
-		s.commands.Copy(d.copies, l.array(i), cuda.Address(args), int64(len(args)))
+		s.commands.Copy(s.copies, l.array(i), cuda.Address(args), int64(len(args)))
 	}
-	s.commands.Record(d.copies, s.copied)
+	s.commands.Record(s.copies, s.copied)
 	s.commands.Await(f.stream, s.copied)
-	if err := d.gpu.Run(&s.commands); err != nil {
+	if err := s.run(d); err != nil {
 		return err
 	}
-	s.commands.Reset()
 	err := f.library.Decompress(nvcomp.Zstd, f.stream, nvcomp.Batch{
 		Sources: l.array(0), SourceBytes: l.array(1), Destinations: l.array(2), DestinationBytes: l.array(3),
 		ActualBytes: l.array(4), Statuses: l.array(5), N: len(l.chunks), Temp: f.scratch, TempBytes: f.bytes,

@@ -37,8 +37,8 @@ func (s *stage) gather(d *device) (rest []cuda.Piece) {
 	for _, p := range s.pieces[:n] {
 		s.gathered = kernels.Piece{Dst: uint64(p.Dst), Src: uint64(p.Src), N: p.N}.Append(s.gathered)
 	}
-	s.commands.Copy(d.copies, s.gatheredAt, cuda.Address(s.gathered), int64(len(s.gathered)))
+	s.commands.Copy(s.copies, s.gatheredAt, cuda.Address(s.gathered), int64(len(s.gathered)))
 	s.params = kernels.GatherParams{Pieces: uint64(s.gatheredAt), N: uint32(n)}.Append(s.params[:0])
-	s.commands.Launch(d.copies, d.kernel.gather, min(n, d.grid.gather), kernels.GatherBlock, 0, s.params)
+	s.launch(s.copies, &d.kernel.gather, n)
 	return s.pieces[n:]
 }

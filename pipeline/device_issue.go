@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -36,8 +37,9 @@ func (d *device) issueWaves() {
 	}
 }
 
-// issue hands all work of a wave to the device. It blocks only where the
-// assemble work is more than fits one launch.
+// issue hands all work of a wave to the device: first the copies and the decoders, which
+// run while the tiles are built. It blocks only where the assemble work is more than fits
+// one launch.
 func (d *device) issue(w *wave) error {
 	s := w.stage
 	s.begin()
@@ -47,10 +49,14 @@ func (d *device) issue(w *wave) error {
 	d.locate(w)
 	d.bringReads(w)
 	s.bring(d)
-	if err := s.decodeFrames(d); err != nil {
+	s.commands.Record(s.compute, s.began)
+	if err := errors.Join(s.decodeFrames(d), s.decode(d)); err != nil {
 		return err
 	}
-	s.decode(d)
+	s.commands.Record(s.compute, s.ended)
+	if err := s.run(d); err != nil {
+		return err
+	}
 	d.awaitOthers(s, w)
 	for i := range w.chunks {
 		d.addJobs(s, w, int32(i))
@@ -61,11 +67,17 @@ func (d *device) issue(w *wave) error {
 	}
 	s.assemble(d)
 	d.addMoves(s, w)
-	if len(s.chunks) > 0 {
+	if s.table.n > 0 {
 		n := int64(len(w.chunks)) * statusBytes
-		s.commands.Copy(s.compute, cuda.Address(s.status[:n]), s.states, n)
+		s.commands.Copy(s.compute, cuda.Address(s.status[:n]), s.table.states, n)
 	}
 	s.commands.Record(s.compute, s.done)
+	return s.run(d)
+}
+
+// run enqueues the commands so far.
+func (s *stage) run(d *device) error {
+	defer s.commands.Reset()
 	return d.gpu.Run(&s.commands)
 }
 
@@ -84,8 +96,8 @@ func (s *stage) begin() {
 	s.commands.Reset()
 	s.tiles.reset()
 	s.tiles.err = nil
-	s.chunks, s.pieces, s.placed = s.chunks[:0], s.pieces[:0], 0
-	s.brought = 0
+	s.pieces, s.placed = s.pieces[:0], 0
+	s.brought, s.fed, s.made = 0, 0, 0
 	s.frames.reset()
 }
 
@@ -93,6 +105,7 @@ func (s *stage) begin() {
 // decoded so that it is there.
 func (d *device) locate(w *wave) {
 	s := w.stage
+	s.table.lay(w)
 	s.order = s.order[:0]
 	in := int64(0) // of the stage's room for stored bytes
 	for i := range w.chunks {
@@ -151,15 +164,14 @@ func (d *device) locateAlone(w *wave, in int64) {
 // addChunk has the chunk decoded from where its bytes will lie; elements that are
 // stored as they are will be used from there.
 func (s *stage) addChunk(i int32, c *waveChunk, at cuda.Ptr) {
+	if c.route.onDevice() {
+		s.fed, s.made = s.fed+c.length, s.made+c.size
+	}
 	switch c.route.by {
 	case byLibrary:
 		s.frames.add(i, c, at)
 	case byKernel:
-		s.chunks = kernels.Chunk{
-			Src: uint64(at), Dst: uint64(c.at), Scratch: uint64(s.scratch) + uint64(c.route.room),
-			SrcBytes: uint32(c.length), DstBytes: uint32(c.size), Status: uint32(i),
-			Method: c.recipe.method, Typesize: c.recipe.apart,
-		}.Append(s.chunks)
+		s.table.add(i, c, at, s.scratch+cuda.Ptr(c.route.room))
 	default:
 		c.at = at
 	}
@@ -217,25 +229,21 @@ func (s *stage) addPiece(dst cuda.Ptr, from []byte, off, n int64) {
 
 // bring copies descriptors of chunks and bytes to the device.
 func (s *stage) bring(d *device) {
-	if len(s.chunks) > 0 {
-		s.commands.Copy(d.copies, s.chunksAt, cuda.Address(s.chunks), int64(len(s.chunks)))
+	if s.table.n > 0 {
+		s.commands.Copy(s.copies, s.table.at, cuda.Address(s.table.list), int64(len(s.table.bytes())))
 	}
 	pieces := s.pieces
 	if d.gathers {
 		pieces = s.gather(d)
 	}
-	s.commands.CopyBatch(d.copies, pieces)
-	s.commands.Record(d.copies, s.copied)
-	s.commands.Await(s.compute, s.copied)
+	s.commands.CopyBatch(s.copies, pieces)
+	s.awaitCopies()
 }
 
-func (s *stage) decode(d *device) {
-	n := len(s.chunks) / kernels.ChunkBytes
-	if n == 0 {
-		return
-	}
-	s.params = kernels.DecodeParams{Chunks: uint64(s.chunksAt), Status: uint64(s.states), N: uint32(n)}.Append(s.params[:0])
-	s.commands.Launch(s.compute, d.kernel.decode, min(n, d.grid.decode), kernels.DecodeBlock, 0, s.params)
+// awaitCopies has the kernels that follow wait for the copies so far.
+func (s *stage) awaitCopies() {
+	s.commands.Record(s.copies, s.copied)
+	s.commands.Await(s.compute, s.copied)
 }
 
 // awaitOthers lets the jobs wait for the last consumers of the slots, and for the
@@ -252,26 +260,28 @@ func (d *device) awaitOthers(s *stage, w *wave) {
 	d.before = s.kept
 }
 
-// assemble launches the tiles that were added.
+// assemble launches the tiles that were added. Their tables take the stream of the wave's
+// other copies: those of the next wave are not on it yet. On a stream of their own they
+// would wait for these, milliseconds, since one engine copies to the device.
 func (s *stage) assemble(d *device) {
 	t := &s.tiles
 	if t.n == 0 {
 		return
 	}
-	s.commands.Copy(s.compute, s.tilesAt, cuda.Address(t.tiles), int64(len(t.tiles)))
-	s.commands.Copy(s.compute, s.loopsAt, cuda.Address(t.loops), int64(len(t.loops)))
-	s.params = kernels.AssembleParams{Tiles: uint64(s.tilesAt), Loops: uint64(s.loopsAt), Status: uint64(s.states), N: uint32(t.n)}.Append(s.params[:0])
-	s.commands.Launch(s.compute, d.kernel.assemble, min(t.n, d.grid.assemble), kernels.AssembleBlock, 0, s.params)
+	s.commands.Copy(s.copies, s.tilesAt, cuda.Address(t.tiles), int64(len(t.tiles)))
+	s.commands.Copy(s.copies, s.loopsAt, cuda.Address(t.loops), int64(len(t.loops)))
+	s.awaitCopies()
+	s.params = kernels.AssembleParams{Tiles: uint64(s.tilesAt), Loops: uint64(s.loopsAt), Status: uint64(s.table.states), N: uint32(t.n)}.Append(s.params[:0])
+	s.launch(s.compute, &d.kernel.assemble, t.n)
 }
 
 // flush runs what there is and waits for it, since the lists are full.
 func (s *stage) flush(d *device) error {
 	s.assemble(d)
 	s.commands.Record(s.compute, s.done)
-	if err := d.gpu.Run(&s.commands); err != nil {
+	if err := s.run(d); err != nil {
 		return err
 	}
-	s.commands.Reset()
 	s.tiles.reset()
 	return s.done.Wait()
 }

@@ -10,9 +10,14 @@ const (
 	// thousands of chunks at once to fill a GPU, and copies of this size run at the
 	// link's rate.
 	deviceWave = 512 * mib
-	// deviceWaves are in flight: one read or unpacked by the host, one copied, one
-	// decoded and assembled.
-	deviceWaves = 3
+	// deviceWaves have a stage: one is copied, two are decoded, and one is assembled,
+	// settled or unpacked by the host.
+	deviceWaves = 4
+	// deviceAhead more are read, and take the next stage at once.
+	deviceAhead = 1
+	// deviceCalls of the waves decode zstd at the same time. That needs as much memory as
+	// all the rest of a stage, and more of them are not faster.
+	deviceCalls = 3
 	// deviceShare is the part of the free memory of a GPU that is taken where the
 	// config does not say how much, and deviceMost its limit: a trainer needs the
 	// rest.
@@ -45,11 +50,14 @@ func (d *device) divide() error {
 	}
 	slots := int64(c.Slots) * deviceAlign(l.slot)
 	rest := budget - slots - l.compressed - align(c.DecodedBytes) - deviceAlign(1)
-	wave, err := d.fitWave(rest, c.DecodedBytes == 0 && c.Reuse != ReuseNone)
+	wave, err := d.fitWave(rest - d.cacheShare(rest))
 	if err != nil {
 		return err
 	}
-	stages := d.stageBytes(wave)
+	stages, err := d.stageBytes(wave)
+	if err != nil {
+		return err
+	}
 	if stages > rest {
 		return nd.Errorf(nd.ErrBudget, "DeviceBytes %d is too little: %d slots of %d bytes, the least for %d waves of chunks of %d, %d, CompressedBytes %d and DecodedBytes %d need %d; raise it, or lower Slots, BatchSize, CompressedBytes or DecodedBytes",
 			budget, c.Slots, l.slot, deviceWaves, l.chunk, stages, c.CompressedBytes, c.DecodedBytes, budget-rest+stages)
@@ -62,10 +70,22 @@ func (d *device) divide() error {
 	default:
 		l.decoded = (rest - stages) &^ (arenaGrain - 1)
 	}
-	d.p.capacity = capacity{waves: deviceWaves, decoded: wave, cached: placing, stored: d.encoded(), unpacked: min(wave, unpackWave), frames: d.frames != nil, chunks: deviceChunks - 1}
+	d.p.capacity = capacity{
+		waves: deviceWaves + deviceAhead, decoded: wave, cached: placing, encoded: storedWave(wave), stored: d.encoded(wave), unpacked: min(wave, unpackWave),
+		chunks: waveChunks(wave) - 1, batches: waveBatches(c.Slots), decoders: d.decoders,
+	}
 	d.p.counts.deviceBytes.Store(slots + deviceAlign(l.decoded+l.compressed+stages))
 	return nil
 }
+
+// waveChunks is the most chunks of a wave: as many as a stage's lists hold, in a wave of
+// the usual size chunks of 32 KiB. Less memory is for fewer of them, since each takes some.
+func waveChunks(wave int64) int { return int(min(deviceChunks, max(1024, wave/(8<<10)))) }
+
+// waveBatches is how many batches a wave may write into: of the slots one is held by the
+// consumer, and of the others two waves want some, one that is copied and decoded and
+// one that is formed behind it.
+func waveBatches(slots int) int { return max(1, (slots-1)/2) }
 
 // deviceAlign rounds up to the pages that a driver hands out.
 func deviceAlign(n int64) int64 { return (n + 2*mib - 1) &^ (2*mib - 1) }
@@ -90,12 +110,36 @@ func defaultBudget(free int64, sharing int) int64 {
 	return min(free/deviceShare, deviceMost) / int64(max(1, sharing))
 }
 
-// fitWave finds the largest wave whose stages fit rest, or half of it where a cache
-// shares it, and divides the host's memory for it. A chunk is the least.
-func (d *device) fitWave(rest int64, cache bool) (wave int64, err error) {
-	if cache {
-		rest /= 2
+// cacheShare is what the decoded cache has of rest at least, where the config does not
+// say: half of it, but no more than chunks that are shared within a batch alone need, for
+// one batch and half of the next. Crops touch more than they take: of 128^3 in chunks of
+// 64^3 or less, 1.4 times as much where it is shared.
+func (d *device) cacheShare(rest int64) int64 {
+	c := &d.p.cfg
+	switch {
+	case c.DecodedBytes > 0 || c.Reuse == ReuseNone:
+		return 0
+	case c.Reuse == ReuseBatch:
+		return min(rest/2, d.batchSource()*3/2)
 	}
+	return rest / 2
+}
+
+// batchSource is the size of a batch in the types of its arrays.
+func (d *device) batchSource() (n int64) {
+	for i, f := range d.p.fields {
+		size := 1
+		for _, a := range d.p.arraysOf(&d.p.cfg.Fields[i]) {
+			size = max(size, a.meta.DType.Size())
+		}
+		n += int64(d.p.cfg.BatchSize) * int64(f.sampleBytes/f.dtype.Size()*size)
+	}
+	return n
+}
+
+// fitWave finds the largest wave whose stages fit rest, and divides the host's memory for
+// it. A chunk is the least.
+func (d *device) fitWave(rest int64) (wave int64, err error) {
 	chunk := d.p.limits.chunk
 	wave = deviceWave
 	if d.frames != nil {
@@ -108,26 +152,46 @@ func (d *device) fitWave(rest int64, cache bool) (wave int64, err error) {
 		if err == nil && d.frames != nil {
 			err = d.frames.plan(wave, smallest, largest)
 		}
-		if wave == chunk || err == nil && d.stageBytes(wave) <= rest {
+		stages := int64(0)
+		if err == nil {
+			stages, err = d.stageBytes(wave)
+		}
+		if wave == chunk || err == nil && stages <= rest {
 			return wave, err
 		}
 	}
 }
 
 // stageBytes is what waves of a size take of the device: the stages, the settler's,
-// and the library's scratch.
-func (d *device) stageBytes(wave int64) int64 {
-	n := deviceWaves*stageSize(d.encoded(), wave+d.p.limits.chunk) + stageSize(0, d.p.limits.chunk)
+// and what decoders work in.
+func (d *device) stageBytes(wave int64) (int64, error) {
+	r := d.room(wave)
+	n := deviceWaves*r.bytes() + room{}.bytes()
+	work, err := d.workBytes(r)
+	n += deviceCalls * work
 	if d.frames != nil {
 		n += d.frames.bytes
 	}
-	return n
+	return n, err
 }
 
-// encoded is the room of a stage for stored bytes: those of a wave, and the holes
-// that are read along.
-func (d *device) encoded() int64 {
-	return max(d.p.limits.waveSlab*5/4, 2*d.p.limits.chunk) + maxRead + 2*maxGap
+// room is what a stage needs for waves of a size and one chunk that is too much.
+func (d *device) room(wave int64) room {
+	r := room{chunks: waveChunks(wave), encoded: d.encoded(wave), decoded: wave + d.p.limits.chunk}
+	if d.decoders.scratch {
+		r.scratch = r.out()
+	}
+	return r
+}
+
+// storedWave is the most stored bytes of waves of a size: what is worth to be compressed
+// has fewer, and other waves are smaller for it.
+func storedWave(wave int64) int64 { return wave * 3 / 4 }
+
+// encoded is the room of a stage for stored bytes: those of a wave, each chunk aligned,
+// and the holes that are read along.
+func (d *device) encoded(wave int64) int64 {
+	return max(storedWave(wave)+d.p.limits.waveSlab/4, 2*d.p.limits.chunk) + int64(waveChunks(wave))*frameGrain + maxRead + 2*maxGap
 }
 
 // divideHost shares HostBytes out: what the workers need, the pinned memory of the
@@ -135,17 +199,18 @@ func (d *device) encoded() int64 {
 func (d *device) divideHost(wave int64) error {
 	c, l := &d.p.cfg, &d.p.limits
 	l.scratch = int64(c.Workers)*(l.chunk+codecScratch) + c.blocks()
-	fixed := l.scratch + l.index + deviceWaves*(d.unpackedBytes(wave)+listBytes) + l.chunk + listBytes + fetchBytes
+	fixed := l.scratch + l.index + deviceWaves*(d.unpackedBytes(wave)+listBytes) + listBytes + fetchBytes
 	least := 2*l.chunk + maxRead
-	l.slabs = max(least, min(ringMost, (deviceWaves+1)*wave))
+	all := (deviceWaves + deviceAhead + 1) * storedWave(wave)
+	l.slabs = max(least, min(ringMost, all))
 	if c.HostBytes > 0 {
-		l.slabs = min(max(least, (deviceWaves+1)*wave), c.HostBytes-fixed)
+		l.slabs = min(max(least, all), c.HostBytes-fixed)
 		if l.slabs < least {
 			return nd.Errorf(nd.ErrBudget, "HostBytes %d is too little: scratch for %d workers %d, indexes %d, pinned buffers of %d waves and the least ring of %d need %d; raise it, or lower Workers",
 				c.HostBytes, c.Workers, l.scratch, l.index, deviceWaves, least, fixed+least)
 		}
 	}
-	l.waveSlab = l.slabs / (deviceWaves + 1)
+	l.waveSlab = l.slabs / (deviceWaves + deviceAhead + 1)
 	d.p.counts.hostBytes.Store(fixed + l.slabs)
 	return nil
 }
@@ -153,7 +218,7 @@ func (d *device) divideHost(wave int64) error {
 // unpackedBytes is the room of a stage for chunks that the host decodes: those of a
 // wave, and one that is too much.
 func (d *device) unpackedBytes(wave int64) int64 {
-	return align(min(wave, unpackWave)) + align(d.p.limits.chunk) + deviceChunks*arenaGrain
+	return align(min(wave, unpackWave)) + align(d.p.limits.chunk) + int64(waveChunks(wave))*arenaGrain
 }
 
 // take takes everything at once.
@@ -170,8 +235,12 @@ func (d *device) take() (err error) {
 		return err
 	}
 	wave := p.capacity.decoded
-	each, mend := stageSize(d.encoded(), wave+l.chunk), stageSize(0, l.chunk)
-	if d.memory, err = d.gpu.Alloc(l.decoded + l.compressed + d.stageBytes(wave)); err != nil {
+	each := d.room(wave)
+	stages, err := d.stageBytes(wave)
+	if err != nil {
+		return err
+	}
+	if d.memory, err = d.gpu.Alloc(l.decoded + l.compressed + stages); err != nil {
 		return err
 	}
 	d.decoded = d.memory
@@ -181,19 +250,26 @@ func (d *device) take() (err error) {
 		d.frames.scratch = at
 		at += cuda.Ptr(d.frames.bytes)
 	}
-	if d.mender, err = d.newStage(at, 0, l.chunk, l.chunk); err != nil {
+	if d.mender, err = d.newStage(at, room{}, 0); err != nil {
 		return err
 	}
-	at += cuda.Ptr(mend)
+	d.mender.copies = d.mender.compute // not behind the waves that were issued meanwhile
+	at += cuda.Ptr(d.mender.room.bytes())
+	if at, err = d.openCalls(at, each); err != nil {
+		return err
+	}
 	for range deviceWaves {
-		s, err := d.newStage(at, d.encoded(), wave+l.chunk, d.unpackedBytes(wave))
+		s, err := d.newStage(at, each, d.unpackedBytes(wave))
 		if err != nil {
 			return err
 		}
 		d.stages = append(d.stages, s)
-		at += cuda.Ptr(each)
+		at += cuda.Ptr(each.bytes())
 	}
 	d.idle = append(d.idle, d.stages...)
+	if d.clock.latest, err = d.gpu.NewTimedEvent(); err != nil {
+		return err
+	}
 	for _, s := range append(d.stages, d.mender) {
 		s.tiles.flush = func() error { return s.flush(d) }
 	}

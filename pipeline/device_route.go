@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"github.com/headrace/headrace/cuda"
-	"github.com/headrace/headrace/cuda/kernels"
 )
 
 // route is the way of a wave's chunk through the device. It is decided once, when the
@@ -22,7 +21,7 @@ type decoder uint8
 
 const (
 	byNobody  decoder = iota // it is decoded, or was never encoded, or it failed
-	byKernel                 // within the wave's launch
+	byKernel                 // with the wave's chunks of its family
 	byLibrary                // as one of the wave's frames
 	byWorker                 // on the host, before the wave is issued
 	bySettler                // on the host, after the wave
@@ -43,7 +42,7 @@ const (
 // tasks of the workers.
 func (d *device) decide(w *wave) (tasks int32) {
 	s := w.stage
-	fits := w.slabBytes <= s.encoded
+	fits := w.slabBytes <= s.room.encoded
 	frames, loose := d.framesOf(w, fits)
 	var room, unpacked int64
 	for i := range w.chunks {
@@ -71,16 +70,14 @@ func (d *device) decide(w *wave) (tasks int32) {
 // decoderOf picks who decodes the chunk. fits says that the stage has room for the
 // bytes of the slab: otherwise all of these are the host's.
 func (d *device) decoderOf(c *waveChunk, fits, library bool) decoder {
-	kernel := c.recipe.method != kernels.Host
+	by := d.decoders.of(c.recipe, c.length)
 	switch {
 	case c.source == fromSlab && !fits:
 		return byWorker
-	case library && d.frames.takes(c):
-		return byLibrary
-	case c.recipe.method == kernels.Copy && (c.keep || d.stored(c)%cuda.Ptr(c.recipe.elem.Word()) == 0):
+	case c.recipe.raw && (c.keep || d.stored(c)%cuda.Ptr(c.recipe.elem.Word()) == 0):
 		return byNobody // stored bytes keep their alignment on the device
-	case kernel:
-		return byKernel
+	case by == byKernel, by == byLibrary && library && d.frames.takes(c):
+		return by
 	case c.source == fromSlab:
 		return byWorker
 	}

@@ -3,15 +3,13 @@ package pipeline
 import (
 	"encoding/binary"
 
-	"github.com/headrace/headrace/codec"
 	"github.com/headrace/headrace/cuda/kernels"
+	"github.com/headrace/headrace/nd"
 )
 
 // settleWaves is the loop of the settler.
 func (d *device) settleWaves() {
 	defer d.p.recoverBug()
-	scratch := codec.NewScratch()
-	defer scratch.Close()
 	for {
 		var w *wave
 		select {
@@ -21,7 +19,7 @@ func (d *device) settleWaves() {
 		}
 		err := w.stage.done.Wait()
 		if err == nil {
-			err = d.settle(w, scratch)
+			err = d.settle(w)
 		}
 		if err != nil {
 			d.p.inbox.end(err) // the device is lost, or we are at fault
@@ -45,26 +43,23 @@ func (d *device) finish(w *wave) {
 // settle looks at what became of the wave's chunks. What the device could not
 // decode the host decodes: it has the last word on what is corrupt, with the same
 // error as ever. An error of settle's own is the device's.
-func (d *device) settle(w *wave, scratch *codec.Scratch) error {
+func (d *device) settle(w *wave) error {
 	d.checkMappings(w)
-	failed := w.stage.frames.failed(w)
-	for _, i := range failed {
-		if err := d.mend(w, i, scratch); err != nil {
-			return err
-		}
+	if w.stage.made > 0 {
+		d.p.counts.gpuDecode.add(1, d.clock.add(w.stage), w.stage.fed, w.stage.made)
 	}
-	d.p.counts.framed.Add(int64(len(w.stage.frames.chunks) - len(failed)))
+	if err := d.mend(w, d.refused(w)); err != nil {
+		return err
+	}
 	for i := range w.chunks {
 		c := &w.chunks[i]
-		switch c.source {
-		case fromCache:
+		switch {
+		case c.source == fromCache:
 			if err := d.settleCached(w, int32(i)); err != nil {
 				return err
 			}
-		case fromSlab, fromMapped, fromCompressed:
-			if err := d.settleStored(w, int32(i), scratch); err != nil {
-				return err
-			}
+		case c.encoded():
+			d.settleStored(c)
 		}
 	}
 	d.p.counts.copy.add(int64(len(w.stage.pieces)), 0, w.stage.brought, w.stage.brought)
@@ -72,14 +67,27 @@ func (d *device) settle(w *wave, scratch *codec.Scratch) error {
 	return nil
 }
 
-// settleStored is about a chunk that the wave decoded, or left to the settler.
-func (d *device) settleStored(w *wave, i int32, scratch *codec.Scratch) error {
-	c := &w.chunks[i]
-	if c.err == nil && (c.route.by == bySettler || c.route.by == byKernel && w.stage.statusOf(int(i)) != kernels.OK) {
-		if err := d.mend(w, i, scratch); err != nil {
-			return err
+// refused lists the chunks that the device did not decode, and those left to the settler.
+func (d *device) refused(w *wave) []int32 {
+	list := w.stage.frames.failed(w)
+	d.p.counts.framed.Add(int64(len(w.stage.frames.chunks) - len(list)))
+	for i := range w.chunks {
+		c := &w.chunks[i]
+		if c.err == nil && (c.route.by == bySettler || c.route.by == byKernel && w.stage.statusOf(i) != kernels.OK) {
+			list = append(list, int32(i))
 		}
-	} else if c.route.onDevice() {
+	}
+	for _, i := range list {
+		if w.chunks[i].route.onDevice() {
+			d.p.counts.refused.Add(1)
+		}
+	}
+	return list
+}
+
+// settleStored is about a chunk that came to the wave to be decoded.
+func (d *device) settleStored(c *waveChunk) {
+	if c.route.onDevice() {
 		d.p.counts.decode.add(1, 0, c.length, c.size)
 	}
 	if c.keep {
@@ -88,7 +96,6 @@ func (d *device) settleStored(w *wave, i int32, scratch *codec.Scratch) error {
 	if c.err == nil {
 		d.p.counts.decoded.Add(1)
 	}
-	return nil
 }
 
 func (s *stage) statusOf(i int) uint32 {
@@ -108,39 +115,65 @@ func (d *device) settleCached(w *wave, i int32) error {
 	}
 	d.again.Add(1)
 	d.mender.begin()
-	return d.runAgain(w, i)
+	return d.runAgain(w, []int32{i})
 }
 
-// mend decodes a chunk on the host and places it once more.
-func (d *device) mend(w *wave, i int32, scratch *codec.Scratch) error {
-	c := &w.chunks[i]
-	s := d.mender
-	c.route.by = byNobody // it will be decoded, and was not the device's to decode
-	packed, err := d.encodedBytesOf(c)
-	if err == nil {
-		err = d.unpack(c, packed, s.unpacked.mem[:c.size], scratch)
-	}
-	if err != nil {
-		w.fail(int(i), err)
-		return nil
-	}
-	s.begin()
-	if err := s.unpacked.wait(); err != nil {
-		return err
-	}
-	s.addPiece(c.at, s.unpacked.mem, 0, c.size)
-	s.bring(d)
-	if err := d.runAgain(w, i); err != nil {
-		return err
-	}
-	if c.keep { // only now: waves up to the latest may have read it before the repair
-		c.latch.repaired = d.latest.Load()
+// mend has chunks decoded on the host, by the workers, and places them once more. The
+// pinned memory of the wave's stage, whose copies are done, takes as many at a time as it
+// holds.
+func (d *device) mend(w *wave, list []int32) error {
+	for len(list) > 0 {
+		n, room := 0, int64(0)
+		for ; n < len(list); n++ {
+			c := &w.chunks[list[n]]
+			if n > 0 && room+c.size > int64(len(w.stage.unpacked.mem)) {
+				break
+			}
+			c.route.by, c.route.unpacked = byNobody, room // it will be decoded
+			room += align(c.size)
+		}
+		if err := d.mendSome(w, list[:n]); err != nil {
+			return err
+		}
+		list = list[n:]
 	}
 	return nil
 }
 
-// encodedBytesOf gives the encoded bytes to the processor: those of a mapping are
-// read anew.
+func (d *device) mendSome(w *wave, list []int32) error {
+	if err := w.stage.unpacked.wait(); err != nil {
+		return err
+	}
+	w.undone.Store(int32(len(list)))
+	for _, i := range list {
+		d.todo.put(unpackTask{w, int(i)})
+	}
+	select {
+	case <-w.stage.ready:
+	case <-d.stop:
+		return nd.Errorf(nd.ErrClosed, "the pipeline ended")
+	}
+	s := d.mender
+	s.begin()
+	for _, i := range list {
+		if c := &w.chunks[i]; c.err == nil {
+			s.addPiece(c.at, w.stage.unpacked.mem, c.route.unpacked, c.size)
+		}
+	}
+	s.bring(d)
+	if err := d.runAgain(w, list); err != nil {
+		return err
+	}
+	for _, i := range list {
+		if c := &w.chunks[i]; c.keep && c.err == nil { // only now: waves up to the latest may have read it before the repair
+			c.latch.repaired = d.latest.Load()
+		}
+	}
+	return nil
+}
+
+// encodedBytesOf gives the encoded bytes to the processor: those of a mapping, or on the
+// device, are read anew.
 func (d *device) encodedBytesOf(c *waveChunk) ([]byte, error) {
 	if c.source == fromSlab {
 		return d.p.slabs[c.off : c.off+c.length], nil
@@ -149,17 +182,19 @@ func (d *device) encodedBytesOf(c *waveChunk) ([]byte, error) {
 	return packed, c.object.readSame(d.p.ctx, packed, c.stored)
 }
 
-// runAgain assembles the jobs of one chunk, by the settler's own stage, and waits.
-// Later waves that read the chunk in the meantime place it again themselves.
-func (d *device) runAgain(w *wave, i int32) error {
+// runAgain assembles the jobs of chunks, by the settler's own stage, and waits.
+// Later waves that read a chunk in the meantime place it again themselves.
+func (d *device) runAgain(w *wave, list []int32) error {
 	s := d.mender
-	d.addJobs(s, w, i)
+	for _, i := range list {
+		d.addJobs(s, w, i)
+	}
 	if s.tiles.err != nil {
 		return s.tiles.err
 	}
 	s.assemble(d)
 	s.commands.Record(s.compute, s.done)
-	if err := d.gpu.Run(&s.commands); err != nil {
+	if err := s.run(d); err != nil {
 		return err
 	}
 	return s.done.Wait()

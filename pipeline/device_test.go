@@ -110,7 +110,7 @@ func (a *testArray) onDisk(t testing.TB) string {
 // A corrupt chunk fails the same samples with the same words on a device as on the
 // host, which has the last word there too, and harms no other sample.
 func TestDeviceFailsAsTheHost(t *testing.T) {
-	for _, codec := range []string{"", "blosc", "lz4", "zstd"} {
+	for _, codec := range append([]string{""}, kernelForms...) {
 		t.Run("codec "+codec, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(3, uint64(len(codec))))
 			l := layout{shape: []int64{64, 64}, chunk: []int64{16, 16}, dtype: nd.Bool, codec: codec}

@@ -43,13 +43,18 @@ func (s *scheduler) form() *wave {
 // fits reports whether a wave may take more.
 func (s *scheduler) fits(w *wave) bool {
 	c := &s.p.capacity
-	return w.decoded < c.decoded && w.unpacked < c.unpacked && w.encoded+w.mapped < s.p.limits.waveSlab && len(w.chunks) < c.chunks
+	return w.decoded < c.decoded && w.unpacked < c.unpacked && w.encoded < s.p.limits.waveSlab && w.encoded+w.mapped < c.encoded && len(w.chunks) < c.chunks
 }
 
 // ends reports whether the wave must not go on with this batch: under ReuseBatch a
-// chunk is shared within a batch and no further.
+// chunk is shared within a batch and no further, and a wave of batches that hold all slots
+// has the next one wait for their consumers.
 func (s *scheduler) ends(w *wave, b *batchState) bool {
-	return s.p.cfg.Reuse == ReuseBatch && len(w.touched) > 0 && w.touched[len(w.touched)-1] != b
+	n := len(w.touched)
+	if n == 0 || w.touched[n-1] == b {
+		return false
+	}
+	return s.p.cfg.Reuse == ReuseBatch || n >= s.p.capacity.batches
 }
 
 func (s *scheduler) newWave() *wave {
@@ -174,7 +179,7 @@ func (s *scheduler) putUse(w *wave, u *use) bool {
 			s.table.forget(e)
 			s.putJobs(w, c, u)
 			return true
-		case len(w.chunks) > 0 && w.encoded+w.mapped+length > s.p.limits.waveSlab:
+		case len(w.chunks) > 0 && (w.encoded+length > s.p.limits.waveSlab || w.encoded+w.mapped+length > s.p.capacity.encoded):
 			return false
 		}
 		s.putStored(w, u, off, length)
@@ -188,9 +193,9 @@ func (s *scheduler) putUse(w *wave, u *use) bool {
 // bytes, from a mapping, else by a read.
 func (s *scheduler) putStored(w *wave, u *use, off, length int64) {
 	r, o := u.object.array.layout.recipe, u.object
-	kernel := r.method != kernels.Host
+	by := s.p.capacity.decoders.of(r, length)
 	c := waveChunk{source: fromSlab, off: off, stored: off, length: length}
-	if u.hi == 0 && r.method != kernels.Copy && (kernel || r.frames && s.p.capacity.frames) {
+	if r.packing.method != kernels.Copy && by != byWorker {
 		if p := s.compressed.find(u.entry.key, o, length); p != nil {
 			c.source, c.off, c.stays = fromCompressed, p.off, p
 			s.putChunk(w, u, &c)
@@ -198,7 +203,7 @@ func (s *scheduler) putStored(w *wave, u *use, off, length int64) {
 		}
 		c.stays = s.compressed.admit(u.entry.key, o, length)
 	}
-	if kernel && length <= s.p.capacity.stored { // else it is the ring's, and the host's
+	if by == byKernel && length <= s.p.capacity.stored { // else it is the ring's, and the host's
 		if g := s.mappings.find(o, off, length, w.seq); g != nil {
 			if !slices.Contains(w.mappings, g) {
 				w.mappings = append(w.mappings, g)
@@ -261,7 +266,7 @@ func (s *scheduler) putChunk(w *wave, u *use, c *waveChunk) {
 	} else {
 		w.decoded += c.size
 	}
-	if c.source == fromSlab && r.method == kernels.Host && (!r.frames || !s.p.capacity.frames) {
+	if c.source == fromSlab && s.p.capacity.decoders.of(r, c.length) == byWorker {
 		w.unpacked += c.size
 	}
 	w.chunks = append(w.chunks, *c)

@@ -28,7 +28,7 @@ func TestForming(t *testing.T) {
 			}
 			defer p.free() //nolint:errcheck // the test is about what came before
 			defer p.cancel()
-			p.capacity.chunks = 20
+			p.capacity.chunks, p.capacity.batches = 20, 2
 			var samples []sampler.Sample
 			for i := range 32 {
 				y, x := r.Int64N(45), r.Int64N(45)
@@ -42,10 +42,8 @@ func TestForming(t *testing.T) {
 	}
 }
 
-// formAll forms waves of the samples and drops them; it gives the leaves of each. It
-// is the scheduler, and the reader of indexes.
-func (p *Pipeline) formAll(t *testing.T, samples []sampler.Sample) (leaves [][]int64) {
-	t.Helper()
+// planAll plans the samples, in the place of the scheduler and the reader of indexes.
+func (p *Pipeline) planAll(samples []sampler.Sample) {
 	s := p.sched
 	var b *batchState
 	for i := range samples {
@@ -62,6 +60,13 @@ func (p *Pipeline) formAll(t *testing.T, samples []sampler.Sample) (leaves [][]i
 		s.loading--
 		s.locator.finish(task.object)
 	}
+}
+
+// formAll forms waves of the samples and drops them; it gives the leaves of each.
+func (p *Pipeline) formAll(t *testing.T, samples []sampler.Sample) (leaves [][]int64) {
+	t.Helper()
+	p.planAll(samples)
+	s := p.sched
 	jobs, planned := 0, s.planned
 	for w := s.form(); w != nil; w = s.form() {
 		if s.slabs.used != 0 || s.table.arena.used != 0 || len(w.reads) != 0 {
@@ -75,7 +80,7 @@ func (p *Pipeline) formAll(t *testing.T, samples []sampler.Sample) (leaves [][]i
 				jobs++
 			}
 		}
-		if len(list) > p.capacity.chunks || p.cfg.Reuse == ReuseBatch && len(w.touched) > 1 {
+		if len(list) > p.capacity.chunks || p.cfg.Reuse == ReuseBatch && len(w.touched) > 1 || len(w.touched) > p.capacity.batches {
 			t.Errorf("a wave of %d chunks for %d batches", len(list), len(w.touched))
 		}
 		if distinct := slices.Compact(slices.Sorted(slices.Values(list))); p.cfg.Reuse != ReuseNone && len(distinct) != len(list) {
@@ -92,4 +97,43 @@ func (p *Pipeline) formAll(t *testing.T, samples []sampler.Sample) (leaves [][]i
 		t.Errorf("chunk %v is left with %d pins", e.key, e.pins)
 	}
 	return leaves
+}
+
+// Small batches do not all go into one wave of a device: with three slots, while the
+// consumer holds a batch, the next wave is formed beside the one in flight.
+func TestWavesLeaveSlots(t *testing.T) {
+	for slots, want := range map[int]int{1: 1, 2: 1, 3: 1, 4: 1, 5: 2, 8: 3} {
+		if got := waveBatches(slots); got != want {
+			t.Errorf("%d slots: %d batches a wave, want %d", slots, got, want)
+		}
+	}
+	for slots, want := range map[int]int{3: 1, 7: 3} {
+		c := newCube(t)
+		c.cfg.Slots, c.cfg.Lookahead = slots, 8*slots
+		onFake(t, &c.cfg)
+		c.cfg.setDefaults()
+		p, err := open(t.Context(), c.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var samples []sampler.Sample
+		for range 2 * slots {
+			samples = append(samples, grid(4)...)
+		}
+		p.planAll(samples)
+		most, batches := 0, map[*batchState]bool{}
+		for w := p.sched.form(); w != nil; w = p.sched.form() {
+			most = max(most, len(w.touched))
+			for _, b := range w.touched {
+				batches[b] = true
+			}
+		}
+		if most != want || len(batches) != slots {
+			t.Errorf("%d slots: waves of up to %d batches, want %d; %d batches got one", slots, most, want, len(batches))
+		}
+		p.cancel()
+		if err := p.free(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

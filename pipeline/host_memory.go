@@ -38,7 +38,7 @@ func (h *host) divide() error {
 	l.scratch = int64(c.Workers)*(2*l.chunk+codecScratch) + c.blocks()
 	l.slabs = max(slabBytes, 2*l.chunk+maxRead)
 	l.index = indexBytes
-	p.capacity = capacity{waves: hostWaves, decoded: hostWave, cached: 1, unpacked: math.MaxInt64, chunks: maxWaveChunks}
+	p.capacity = capacity{waves: hostWaves, decoded: hostWave, cached: 1, encoded: math.MaxInt64, unpacked: math.MaxInt64, chunks: maxWaveChunks, batches: math.MaxInt}
 	slots := int64(c.Slots) * l.slot
 	if c.HostBytes == 0 {
 		l.decoded = c.DecodedBytes

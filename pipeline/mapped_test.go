@@ -34,7 +34,7 @@ func TestMappedChunkLargerThanTheStage(t *testing.T) {
 	}
 	defer p.Close() //nolint:errcheck // the test is about what came before
 	d := p.backend.(*device)
-	t.Logf("room for %d stored bytes, ring of %d", d.stages[0].encoded, len(p.slabs))
+	t.Logf("room for %d stored bytes, ring of %d", d.stages[0].room.encoded, len(p.slabs))
 	for range 40 {
 		p.corners(t, a, func(error) {})
 		for i, s := range d.stages {

@@ -128,7 +128,8 @@ func randomLayout(r *rand.Rand, rank int) layout {
 		l.order = r.Perm(rank)
 	}
 	l.big = r.IntN(4) == 0
-	l.codec = []string{"", "zstd", "gzip", "blosc", "lz4"}[r.IntN(5)]
+	l.codec = append([]string{"", "blosc:snappy"}, kernelForms...)[r.IntN(2+len(kernelForms))]
+	l.smooth = r.IntN(2) == 0 && l.dtype != nd.Bool
 	if r.IntN(2) == 0 {
 		l.missing = 2 + r.IntN(3)
 	}

@@ -718,11 +718,11 @@ func TestReuseCounts(t *testing.T) {
 
 // A chunk without codecs may be larger than the ring: it is read in parts.
 func TestRawChunkLargerThanTheRing(t *testing.T) {
-	const n = 9 << 20
+	const n = 10 << 20
 	a := makeArray(t, rand.New(rand.NewPCG(1, 1)), layout{shape: []int64{n}, chunk: []int64{n}, dtype: nd.U8})
 	p := mustOpen(t, Config{
 		Arrays: []ArrayRef{{URI: "big", Store: a.stored("big")}}, Fields: []Field{{Name: "x", Shape: []int{n}}},
-		BatchSize: 1, Slots: 1, Workers: 1, HostBytes: 24 << 20,
+		BatchSize: 1, Slots: 1, Workers: 1, HostBytes: 24 << 20, DeviceBytes: 128 << 20,
 	})
 	if p.limits.slabs >= n {
 		t.Fatalf("a ring of %d bytes holds the chunk", p.limits.slabs)

@@ -13,19 +13,17 @@ import (
 // backend executes the same recipe: decode the stages, then read elements of
 // elem, byte-swapped if big, at the strides of the array's axes.
 type recipe struct {
-	array  string // URI, for messages
-	stages []zarr.Codec
-	chain  *codec.Chain
-	raw    bool  // no stage: the stored bytes are the elements
-	method uint8 // of a device that decodes: kernels.Copy, LZ4, ..., or Host
-	apart  uint8 // size of the elements whose bytes lie apart, for kernels.Unshuffle
-	frames bool  // its one stage is zstd
-	elem   nd.DType
-	big    bool
-	size   int64   // decoded bytes of a chunk
-	chunk  []int64 // extents along the array's axes
-	stride []int64 // bytes between neighbours along the array's axes
-	fill   []byte  // one element, little-endian
+	array   string // URI, for messages
+	stages  []zarr.Codec
+	chain   *codec.Chain
+	raw     bool    // no stage: the stored bytes are the elements
+	packing packing // for a device that decodes
+	elem    nd.DType
+	big     bool
+	size    int64   // decoded bytes of a chunk
+	chunk   []int64 // extents along the array's axes
+	stride  []int64 // bytes between neighbours along the array's axes
+	fill    []byte  // one element, little-endian
 }
 
 // compile makes the recipe of an array's leaf chunks. What cannot be decoded is
@@ -57,8 +55,9 @@ func compile(uri string, a *zarr.Array, verify bool) (*recipe, error) {
 		return nil, err
 	}
 	r.raw = len(stages) == 0
-	r.method, r.apart = r.deviceMethod(len(stages))
-	r.frames = len(stages) == 1 && stages[0].Name() == "zstd"
+	if len(stages) == len(r.stages) { // else there is a byte swap between them
+		r.packing = pack(r.stages, verify)
+	}
 	if !r.raw && r.size > math.MaxInt32 {
 		return nil, nd.Errorf(nd.ErrUnsupported, "chunks of %v elements of %s decode to more than 2 GiB", leaf.Chunk, r.elem)
 	}

@@ -11,23 +11,24 @@ import (
 // from submit until the wave is reported done.
 type stage struct {
 	// On the device, all within the backend's one allocation. The encoded bytes of
-	// the wave; decoded chunks that are not kept; as much again for decoders that
-	// cannot decode in place; descriptors.
-	in, out, scratch                   cuda.Ptr
-	encoded, decoded                   int64 // bytes of in, of out
-	tilesAt, loopsAt, chunksAt, states cuda.Ptr
-	gatheredAt                         cuda.Ptr
+	// the wave; decoded chunks that are not kept; as much again for chunks that are
+	// shuffled; descriptors.
+	room                         room
+	in, out, scratch             cuda.Ptr
+	tilesAt, loopsAt, gatheredAt cuda.Ptr
 
 	// Pinned, for copies in both directions.
 	unpacked *pinned // chunks that the host has decoded
 	lists    []byte  // memory of the descriptors and the statuses
 	tiles    tiles
-	chunks   []byte
+	table    chunkTable
 	status   []byte
 	gathered []byte // pieces for the kernel that copies
 
 	placed   int64 // bytes that the tiles write
 	brought  int64 // bytes that are copied to the device
+	fed      int64 // bytes that it decodes, as stored
+	made     int64 // and as decoded
 	frames   frameList
 	commands cuda.Commands
 	pieces   []cuda.Piece
@@ -37,9 +38,12 @@ type stage struct {
 	params   []byte
 	owed     []*pooledEvent // that the wave waits for
 	compute  *cuda.Stream
-	copied   *cuda.Event // the wave's bytes are on the device
-	kept     *cuda.Event // its chunks are decoded, and those of all waves before it
-	done     *cuda.Event // the wave is
+	copies   *cuda.Stream // the device's; of the settler's stage, compute
+	copied   *cuda.Event  // what was copied for the wave so far is on the device
+	began    *cuda.Event  // the device may decode them; timed
+	ended    *cuda.Event  // its chunks are decoded; timed
+	kept     *cuda.Event  // its chunks are decoded, and those of all waves before it
+	done     *cuda.Event  // the wave is
 	ready    chan struct{}
 }
 
@@ -56,23 +60,33 @@ const (
 	statusBytes = 4
 	// guard keeps the last 16-byte word of the stored bytes readable.
 	guard = 256
-	// grains is what chunks may lose to alignment.
-	grains = deviceChunks * arenaGrain
 )
 
-// stageSize is what a stage takes of the device. Chunks begin at multiples of the
-// grain, which makes tiny ones larger.
-func stageSize(encoded, decoded int64) int64 {
-	return align(encoded+guard) + 2*align(decoded+grains) + align(listBytes)
+// room is what a stage has of the device beside its descriptors: for so many chunks and
+// their bytes, stored, decoded and shuffled.
+type room struct {
+	chunks                    int
+	encoded, decoded, scratch int64
+}
+
+// in and out are the bytes of the parts for stored and for decoded chunks. Chunks begin at
+// multiples of the grain, which makes tiny ones larger.
+func (r room) in() int64 { return align(r.encoded + guard) }
+
+func (r room) out() int64 { return align(r.decoded + int64(r.chunks)*arenaGrain) }
+
+// bytes is all that a stage takes of the device.
+func (r room) bytes() int64 {
+	return r.in() + r.out() + align(r.scratch) + align(listBytes)
 }
 
 // align rounds up to the grain of arenas.
 func align(n int64) int64 { return (n + arenaGrain - 1) &^ (arenaGrain - 1) }
 
 // newStage lays a stage out from at on.
-func (d *device) newStage(at cuda.Ptr, encoded, decoded, unpacked int64) (_ *stage, err error) {
+func (d *device) newStage(at cuda.Ptr, r room, unpacked int64) (_ *stage, err error) {
 	gpu := d.gpu
-	s := &stage{encoded: encoded, decoded: decoded, ready: make(chan struct{}, 1)}
+	s := &stage{room: r, ready: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.free(gpu))
@@ -83,16 +97,18 @@ func (d *device) newStage(at cuda.Ptr, encoded, decoded, unpacked int64) (_ *sta
 		at += cuda.Ptr(align(n))
 		return p
 	}
-	s.in, s.out, s.scratch = next(encoded+guard), next(decoded+grains), next(decoded+grains)
+	s.in, s.out, s.scratch = next(r.in()), next(r.out()), next(r.scratch)
 	s.tilesAt = at
 	s.loopsAt = s.tilesAt + stageTiles*kernels.TileBytes
-	s.chunksAt = s.loopsAt + stageLoops*kernels.LoopBytes
-	s.states = s.chunksAt + deviceChunks*kernels.ChunkBytes
-	s.gatheredAt = s.states + deviceChunks*statusBytes
+	s.table.at = s.loopsAt + stageLoops*kernels.LoopBytes
+	s.table.states = s.table.at + deviceChunks*kernels.ChunkBytes
+	s.gatheredAt = s.table.states + deviceChunks*statusBytes
 	s.frames.at = s.gatheredAt + deviceChunks*kernels.PieceBytes
 
-	if s.unpacked, err = d.pin(unpacked); err != nil {
-		return nil, err
+	if unpacked > 0 {
+		if s.unpacked, err = d.pin(unpacked); err != nil {
+			return nil, err
+		}
 	}
 	if s.lists, err = gpu.AllocHost(listBytes); err != nil {
 		return nil, err
@@ -104,7 +120,7 @@ func (d *device) newStage(at cuda.Ptr, encoded, decoded, unpacked int64) (_ *sta
 	}
 	whole := s.lists
 	s.tiles.tiles, s.tiles.loops = cut(stageTiles*kernels.TileBytes), cut(stageLoops*kernels.LoopBytes)
-	s.chunks = cut(deviceChunks * kernels.ChunkBytes)
+	s.table.list = cut(deviceChunks * kernels.ChunkBytes)
 	s.status = cut(deviceChunks * statusBytes)
 	s.gathered = cut(deviceChunks * kernels.PieceBytes)
 	for i := range s.frames.args {
@@ -117,10 +133,16 @@ func (d *device) newStage(at cuda.Ptr, encoded, decoded, unpacked int64) (_ *sta
 			return nil, err
 		}
 	}
+	for _, e := range []**cuda.Event{&s.began, &s.ended} {
+		if *e, err = gpu.NewTimedEvent(); err != nil {
+			return nil, err
+		}
+	}
 	// Low priority: where the trainer's kernels wait for room, ours come second.
 	if s.compute, err = gpu.NewStream(cuda.LowPriority); err != nil {
 		return nil, err
 	}
+	s.copies = d.copies
 	return s, nil
 }
 
@@ -129,7 +151,7 @@ func (s *stage) free(gpu *cuda.Device) error {
 	if s.compute != nil {
 		errs = append(errs, s.compute.Close())
 	}
-	for _, e := range []*cuda.Event{s.copied, s.kept, s.done, s.frames.done} {
+	for _, e := range []*cuda.Event{s.copied, s.began, s.ended, s.kept, s.done, s.frames.done} {
 		if e != nil {
 			errs = append(errs, e.Close())
 		}

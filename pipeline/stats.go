@@ -25,10 +25,15 @@ type Stats struct {
 	Read     Stage // coalesced reads
 	Issue    Stage // waves handed to a GPU
 	Copy     Stage // pieces copied to a GPU
-	Decode   Stage // chunks
-	Assemble Stage // jobs: one chunk into one sample
-	SlotWait Stage // times a batch waited for a free slot
-	NextWait Stage // times Next waited for a batch
+	// GPUDecode is waves of which a GPU decodes chunks. Busy is time of the GPU: that in
+	// which it decodes for one wave or more, from when a wave's bytes are there until
+	// its chunks are decoded. Waves that are decoded beside each other, as they
+	// should be, share it, and so does whatever else the GPU does meanwhile.
+	GPUDecode Stage
+	Decode    Stage // chunks, wherever they are decoded; Busy is the host's alone
+	Assemble  Stage // jobs: one chunk into one sample
+	SlotWait  Stage // times a batch waited for a free slot
+	NextWait  Stage // times Next waited for a batch
 
 	Samples, Batches       int64
 	SamplesFailed          int64
@@ -38,6 +43,8 @@ type Stats struct {
 	ChunksReused           int64 // uses served by a chunk decoded before
 	ChunksMissing          int64 // uses of chunks that are not stored: fill value
 	CompressedHits         int64 // decoded from stored bytes that were kept on a GPU
+	ChunksOnHost           int64 // that the host decoded for a GPU, which has no kernel for them or refused them
+	ChunksRefused          int64 // that a GPU's decoder refused: odd ones, or corrupt; the host had the last word
 	IndexHits, IndexMisses int64
 	HostBytes, DeviceBytes int64 // taken at Open
 	PeakDecodedBytes       int64 // most of the decoded cache in use
@@ -49,7 +56,7 @@ type Stats struct {
 func (s Stats) Stages() []Stage {
 	list := []Stage{s.Plan, s.Dispatch, s.Locate, s.Read}
 	if s.DeviceBytes > 0 {
-		list = append(list, s.Issue, s.Copy)
+		list = append(list, s.Issue, s.Copy, s.GPUDecode)
 	}
 	return append(list, s.Decode, s.Assemble, s.SlotWait, s.NextWait)
 }
@@ -89,20 +96,21 @@ func (c *stageCounter) stage(name string) Stage {
 
 // counters are the live numbers behind Stats.
 type counters struct {
-	plan, dispatch, locate, read, issue, copy, decode, assemble, slotWait, nextWait stageCounter
+	plan, dispatch, locate, read, issue, copy, gpuDecode, decode, assemble, slotWait, nextWait stageCounter
 
 	samples, batches, failed, waves                                                               atomic.Int64
-	uses, decoded, reused, missing                                                                atomic.Int64
+	uses, decoded, reused, missing, onHost, refused                                               atomic.Int64
 	indexHits, indexMisses, hostBytes, deviceBytes, peakUsed, mappedBytes, framed, compressedHits atomic.Int64
 }
 
 func (c *counters) snapshot() Stats {
 	return Stats{
 		Plan: c.plan.stage("plan"), Dispatch: c.dispatch.stage("dispatch"), Locate: c.locate.stage("locate"), Read: c.read.stage("read"),
-		Issue: c.issue.stage("issue"), Copy: c.copy.stage("copy"), Decode: c.decode.stage("decode"), Assemble: c.assemble.stage("assemble"),
+		Issue: c.issue.stage("issue"), Copy: c.copy.stage("copy"), GPUDecode: c.gpuDecode.stage("gpu decode"), Decode: c.decode.stage("decode"), Assemble: c.assemble.stage("assemble"),
 		SlotWait: c.slotWait.stage("slot wait"), NextWait: c.nextWait.stage("next wait"),
 		Samples: c.samples.Load(), Batches: c.batches.Load(), SamplesFailed: c.failed.Load(), Waves: c.waves.Load(),
 		ChunkUses: c.uses.Load(), ChunksDecoded: c.decoded.Load(), ChunksReused: c.reused.Load(), ChunksMissing: c.missing.Load(),
+		ChunksOnHost: c.onHost.Load(), ChunksRefused: c.refused.Load(),
 		IndexHits: c.indexHits.Load(), IndexMisses: c.indexMisses.Load(),
 		HostBytes: c.hostBytes.Load(), DeviceBytes: c.deviceBytes.Load(), PeakDecodedBytes: c.peakUsed.Load(), MappedBytes: c.mappedBytes.Load(), CompressedHits: c.compressedHits.Load(),
 	}

@@ -1,96 +1,148 @@
 // Times the kernels of an image on a GPU, one JSON object a line.
 //
-//     nvcc -O2 -std=c++17 -I cuda/kernels -o kernelbench bench/kernels/bench.cc -lcuda -ldl
-//     kernelbench [--nvcomp LIBRARY] cuda/kernels/kernels.ptx [more images]
-//     kernelbench --damage 10000 cuda/kernels/kernels.ptx     for compute-sanitizer
+//     nvcc -O2 -std=c++17 -I cuda/kernels -o kernelbench bench/kernels/bench.cc -lcuda -ldl -lpthread
+//     kernelbench [--nvcomp LIBRARY] [--sets DIR] cuda/kernels/kernels.ptx [more images]
+//     kernelbench --damage 10000 cuda/kernels/kernels.ptx         for compute-sanitizer
+//     kernelbench --once DIR SET KIB COUNT cuda/kernels/kernels.ptx  one launch, for a profiler
 //
-// Every byte of what is decoded is compared; with --damage, thousands of broken chunks
-// are decoded in memory of exactly their size, and must be zero where they are refused.
+// DIR has the sets that zstd.py writes, mask50, lm, lm-shuffled and em; they are decoded beside a set that is made
+// here. Every byte of what is decoded is compared; with --damage, thousands of
+// broken chunks are decoded in memory of exactly their size, and must be zero where they are refused.
 #include "abi.h"
 #include "data.h"
 #include "nvcomp.h"
 
-// A Set is distinct chunks, plain and encoded, one after the other.
-struct Set {
-	const char *name;
-	hr::u8 method;
-	std::vector<Bytes> plain, encoded;
-	size_t sequences = 0;
+#include <memory>
+#include <thread>
 
-	Set(const char *name, hr::u8 method, const std::vector<Bytes> &chunks) : name(name), method(method), plain(chunks) {
-		for (const Bytes &c : chunks) {
-			size_t n = 0;
-			encoded.push_back(method == hr::LZ4 ? numcodecsLZ4(c, &n) : blosc(c, 2, &n));
-			sequences += n;
-		}
+// inParallel calls f(i) for all i below n, on all cores.
+template <class F> static void inParallel(size_t n, F f) {
+	std::vector<std::thread> threads;
+	size_t count = std::max(1u, std::thread::hardware_concurrency());
+	for (size_t t = 0; t < count; t++) {
+		threads.emplace_back([=] {
+			for (size_t i = t; i < n; i += count) f(i);
+		});
+	}
+	for (std::thread &t : threads) t.join();
+}
+
+// A Set is distinct chunks of one size, plain and encoded, one after the other.
+struct Set {
+	std::string name;
+	hr::u8 method;
+	size_t bytes; // of a chunk
+	std::vector<Bytes> plain, encoded;
+
+	Set(const std::string &name, hr::u8 method, int typesize, const std::vector<Bytes> &chunks)
+	    : name(name), method(method), bytes(chunks[0].size()), plain(chunks), encoded(chunks.size()) {
+		std::vector<size_t> counts(chunks.size(), 0);
+		inParallel(chunks.size(), [&](size_t i) {
+			encoded[i] = method == hr::LZ4 ? numcodecsLZ4(plain[i], &counts[i]) : blosc(plain[i], typesize, &counts[i]);
+		});
+		size_t sequences = 0, total = 0;
+		for (size_t n : counts) sequences += n;
+		for (const Bytes &e : encoded) total += e.size();
+		printf("{\"what\":\"%s\",\"distinct\":%zu,\"chunk_bytes\":%zu,\"sequences_per_chunk\":%.1f,\"ratio\":%.3f}\n", name.c_str(), chunks.size(), bytes,
+		       (double)sequences / chunks.size(), (double)bytes * chunks.size() / total);
 	}
 };
 
+// readSet reads the plain bytes of a set of zstd.py, in chunks of so many bytes.
+static std::vector<Bytes> readSet(const std::string &path, size_t bytes) {
+	std::ifstream in(path, std::ios::binary);
+	uint32_t n = 0, frame;
+	in.read((char *)&n, 4);
+	size_t skip = 4 + 4 * (size_t)n;
+	for (uint32_t i = 0; i < n && in.read((char *)&frame, 4); i++) skip += frame;
+	in.seekg(skip);
+	std::vector<Bytes> chunks((size_t)n * CHUNK_BYTES / bytes, Bytes(bytes));
+	for (Bytes &c : chunks) in.read((char *)c.data(), bytes);
+	if (!in || chunks.empty()) fprintf(stderr, "cannot read %s\n", path.c_str()), exit(1);
+	return chunks;
+}
+
 // compare checks that the chunks at dst, in turn those of a set, are what was encoded.
-static void compare(const char *name, CUdeviceptr dst, const std::vector<Bytes> &plain, size_t count) {
-	for (size_t i = 0; i < count; i += 256) {
-		size_t n = std::min<size_t>(256, count - i);
-		Bytes got = download<uint8_t>(dst + i * CHUNK_BYTES, n * CHUNK_BYTES);
-		for (size_t k = 0; k < n; k++) {
-			if (memcmp(&got[k * CHUNK_BYTES], plain[(i + k) % plain.size()].data(), CHUNK_BYTES))
-				fprintf(stderr, "%s: chunk %zu is wrong\n", name, i + k), exit(1);
+static void compare(const Set &set, CUdeviceptr dst, size_t count) {
+	static void *got; // pinned: thirty times as fast
+	const size_t room = 64 << 20;
+	if (!got) CHECK(cuMemAllocHost(&got, room));
+	size_t some = std::max<size_t>(1, room / set.bytes);
+	for (size_t i = 0; i < count; i += some) {
+		size_t n = std::min(some, count - i);
+		CHECK(cuMemcpyDtoH(got, dst + i * set.bytes, n * set.bytes));
+		inParallel(n, [&](size_t k) {
+			if (memcmp((uint8_t *)got + k * set.bytes, set.plain[(i + k) % set.plain.size()].data(), set.bytes))
+				fprintf(stderr, "%s: chunk %zu is wrong\n", set.name.c_str(), i + k), exit(1);
+		});
+	}
+}
+
+// pack is the bytes of count items one after the other. begin gives where each begins, from the end of
+// the one before on.
+template <class F> static Bytes pack(const std::vector<Bytes> &items, size_t count, std::vector<hr::u64> &at, F begin) {
+	size_t bytes = 0;
+	for (size_t i = 0; i < count; i++) {
+		at.push_back(begin(bytes, i));
+		bytes = at[i] + items[i % items.size()].size();
+	}
+	Bytes out(bytes + 16);
+	inParallel(count, [&](size_t i) {
+		const Bytes &e = items[i % items.size()];
+		memcpy(&out[at[i]], e.data(), e.size());
+	});
+	return out;
+}
+
+// Call is so many chunks of a set in memory, each with bytes of its own.
+struct Call {
+	const Set &set;
+	size_t count;
+	std::vector<hr::u64> at;
+	Memory src, dst, scratch, status, table;
+
+	Call(const Set &set, size_t count)
+	    : set(set), count(count), src(upload(pack(set.encoded, count, at, [](size_t end, size_t i) { return (end + 15) / 16 * 16 + i % 16; }))), // anywhere
+	      dst(count * set.bytes), scratch(set.method == hr::LZ4 ? 16 : count * set.bytes), status(count * 4), table(0) {
+		std::vector<hr::Chunk> chunks(count);
+		for (size_t i = 0; i < count; i++) {
+			hr::u64 own = i * set.bytes;
+			hr::u32 size = (hr::u32)set.encoded[i % set.encoded.size()].size();
+			chunks[i] = {src.at + at[i], dst.at + own, scratch.at + own, size, (hr::u32)set.bytes, (hr::u32)i, set.method, 0, 0};
 		}
+		table = upload(chunks);
 	}
-}
 
-// decode times launches of so many chunks. Each has bytes of its own in memory.
-static void decode(const Image &image, const Set &set, size_t count) {
-	std::vector<hr::Chunk> chunks(count);
-	Bytes in;
-	for (size_t i = 0; i < count; i++) {
-		const Bytes &e = set.encoded[i % set.encoded.size()];
-		in.resize((in.size() + 15) / 16 * 16 + i % 16); // they begin anywhere
-		chunks[i] = {in.size(), 0, 0, (hr::u32)e.size(), CHUNK_BYTES, (hr::u32)i, set.method, 2, 0};
-		in.insert(in.end(), e.begin(), e.end());
-	}
-	in.resize(in.size() + 16);
-	Memory src = upload(in), dst(count * CHUNK_BYTES), scratch(count * CHUNK_BYTES), status(count * 4);
-	for (size_t i = 0; i < count; i++) {
-		chunks[i].src += src.at;
-		chunks[i].dst = dst.at + i * CHUNK_BYTES;
-		chunks[i].scratch = scratch.at + i * CHUNK_BYTES;
-	}
-	Memory table = upload(chunks);
-	CHECK(cuMemsetD8(dst.at, 0xee, count * CHUNK_BYTES));
-	hr::DecodeParams p = {table.at, status.at, (hr::u32)count};
-	CUfunction f = image.function("hr_decode");
-	int block = image.block(f), resident = image.resident(f);
-	for (int grid : {(int)count, resident}) {
-		if (grid > (int)count) continue;
+	double total() const { return (double)count * set.bytes; }
+
+	// decode times launches.
+	void decode(const Image &image) const {
+		CHECK(cuMemsetD8(dst.at, 0xee, count * set.bytes));
+		hr::DecodeParams p = {table.at, status.at, (hr::u32)count};
+		CUfunction f = image.function("hr_decode");
+		int block = image.block(f), grid = std::min((int)count, image.resident(f));
 		float ms = timeOf([&] { launch(f, grid, block, &p, sizeof p); });
-		report(image, set.name, count, (double)count * CHUNK_BYTES, grid, block, ms);
+		report(image, set.name.c_str(), count, total(), grid, block, ms);
+		for (hr::u32 s : download<hr::u32>(status.at, count)) {
+			if (s) fprintf(stderr, "%s: status %u\n", set.name.c_str(), s), exit(1);
+		}
+		compare(set, dst.at, count);
 	}
-	for (hr::u32 s : download<hr::u32>(status.at, count)) {
-		if (s) fprintf(stderr, "%s: status %u\n", set.name, s), exit(1);
-	}
-	compare(set.name, dst.at, set.plain, count);
-}
+};
 
-// rival times nvCOMP over blocks of LZ4.
-static void rival(const Nvcomp &nvcomp, const char *name, const std::vector<Bytes> &plain, size_t count) {
+// rival times nvCOMP over the same blocks of LZ4.
+static void rival(const Nvcomp &nvcomp, const Set &set, size_t count) {
 	std::vector<Bytes> blocks;
-	size_t sequences = 0;
-	for (const Bytes &c : plain) blocks.push_back(lz4(c.data(), c.size(), &sequences));
-	Bytes in;
-	std::vector<hr::u64> sources(count), destinations(count), bytes(count), room(count, CHUNK_BYTES);
-	for (size_t i = 0; i < count; i++) {
-		const Bytes &b = blocks[i % blocks.size()];
-		in.resize((in.size() + 15) / 16 * 16);
-		sources[i] = in.size();
-		bytes[i] = b.size();
-		in.insert(in.end(), b.begin(), b.end());
-	}
+	for (const Bytes &e : set.encoded) blocks.emplace_back(e.begin() + 4, e.end());
+	std::vector<hr::u64> sources, destinations(count), bytes(count), room(count, set.bytes);
+	Memory src = upload(pack(blocks, count, sources, [](size_t end, size_t) { return (end + 15) / 16 * 16; }));
 	size_t tempBytes = 0;
-	if (nvcomp.temp(count, CHUNK_BYTES, {}, &tempBytes, count * CHUNK_BYTES)) fprintf(stderr, "nvCOMP: no size of its memory\n"), exit(1);
-	Memory src = upload(in), dst(count * CHUNK_BYTES), temp(tempBytes), actual(count * 8), statuses(count * 4);
+	if (nvcomp.temp(count, set.bytes, {}, &tempBytes, count * set.bytes)) fprintf(stderr, "nvCOMP: no size of its memory\n"), exit(1);
+	Memory dst(count * set.bytes), temp(tempBytes), actual(count * 8), statuses(count * 4);
 	for (size_t i = 0; i < count; i++) {
 		sources[i] += src.at;
-		destinations[i] = dst.at + i * CHUNK_BYTES;
+		destinations[i] = dst.at + i * set.bytes;
+		bytes[i] = blocks[i % blocks.size()].size();
 	}
 	Memory s = upload(sources), d = upload(destinations), n = upload(bytes), r = upload(room);
 	float ms = timeOf([&] {
@@ -100,9 +152,64 @@ static void rival(const Nvcomp &nvcomp, const char *name, const std::vector<Byte
 	for (int status : download<int>(statuses.at, count)) {
 		if (status) fprintf(stderr, "nvCOMP: status %d\n", status), exit(1);
 	}
-	compare(name, dst.at, plain, count);
-	printf("{\"image\":\"nvCOMP\",\"what\":\"%s\",\"items\":%zu,\"ms\":%.3f,\"GB_per_s\":%.1f}\n", name, count, ms, (double)count * CHUNK_BYTES / ms * 1e-6);
+	compare(set, dst.at, count);
+	printf("{\"image\":\"nvCOMP\",\"what\":\"%s\",\"items\":%zu,\"ms\":%.3f,\"GB_per_s\":%.1f}\n", set.name.c_str(), count, ms,
+	       (double)count * set.bytes / ms * 1e-6);
 	fflush(stdout);
+}
+
+// decode times calls of chunks of a set, by nvCOMP if it is there and by all images.
+static void decode(const Nvcomp *nvcomp, const std::vector<Image> &images, const Set &set, std::initializer_list<size_t> counts) {
+	for (size_t n : counts) {
+		if (nvcomp && set.method == hr::LZ4) rival(*nvcomp, set, n);
+		Call call(set, n);
+		for (const Image &image : images) call.decode(image);
+	}
+}
+
+static std::vector<Bytes> shuffled(const std::vector<Bytes> &chunks) {
+	std::vector<Bytes> out;
+	for (const Bytes &c : chunks) out.push_back(byteShuffled(c, 2));
+	return out;
+}
+
+// decodeOwn times the set that is made here.
+static void decodeOwn(const Nvcomp *nvcomp, const std::vector<Image> &images) {
+	std::vector<Bytes> plain(128);
+	inParallel(plain.size(), [&](size_t i) { plain[i] = field((uint32_t)i); });
+	decode(nvcomp, images, Set("lz4", hr::LZ4, 1, plain), {64, 512, 4096});
+	if (nvcomp) decode(nvcomp, {}, Set("lz4 of shuffled bytes", hr::LZ4, 1, shuffled(plain)), {64, 512, 4096});
+	decode(nvcomp, images, Set("blosc-lz4", hr::BLOSC, 2, plain), {64, 512, 4096});
+}
+
+// decodeSets times the sets of a folder: chunks of 256 KiB in calls of many sizes, and
+// as many bytes in chunks of other sizes.
+static void decodeSets(const Nvcomp *nvcomp, const std::vector<Image> &images, const std::string &folder) {
+	static const struct {
+		const char *file, *name;
+		int typesize; // of blosc; 0: not encoded so
+	} SETS[] = {{"mask50", "mask50", 2}, {"lm", "lm", 2}, {"lm-shuffled", "lm shuffled", 0}, {"em", "em", 1}};
+	for (auto &s : SETS) {
+		std::string path = folder + "/" + s.file + ".bin", name = s.name;
+		std::vector<Bytes> chunks = readSet(path, CHUNK_BYTES);
+		decode(nvcomp, images, Set("lz4 " + name, hr::LZ4, 1, chunks), {64, 512, 4096, 8192});
+		if (s.typesize) decode(nvcomp, images, Set("blosc-lz4 " + name, hr::BLOSC, s.typesize, chunks), {64, 512, 4096});
+		for (size_t k : {64, 1024, 8192}) {
+			chunks = readSet(path, k << 10);
+			std::string size = k < 1024 ? " 64 KiB" : k == 1024 ? " 1 MiB" : " 8 MiB";
+			decode(nvcomp, images, Set("lz4 " + name + size, hr::LZ4, 1, chunks), {(1 << 20) / k});
+		}
+	}
+}
+
+// once is a launch that a profiler looks at, of chunks of so many KiB.
+static void once(const Image &image, const std::string &path, size_t kib, size_t count) {
+	Set set("lz4", hr::LZ4, 1, readSet(path, kib << 10));
+	Call call(set, count);
+	hr::DecodeParams p = {call.table.at, call.status.at, (hr::u32)count};
+	CUfunction f = image.function("hr_decode");
+	launch(f, std::min((int)count, image.resident(f)), image.block(f), &p, sizeof p);
+	CHECK(cuCtxSynchronize());
 }
 
 // assemble times crops of 128^3 at random places of chunks that lie one after the
@@ -204,7 +311,7 @@ static void damage(const Image &image, size_t count) {
 			hr::u64 dst = memory.back().at;
 			memory.emplace_back((bytes + 3) / 4 * 4);
 			for (size_t k = bytes; k % 4; k++) CHECK(cuMemsetD8(memory.back().at + k, 0, 1)); // the bytes behind are read with the last word
-			chunks.push_back({src, dst, memory.back().at, size, (hr::u32)bytes, i, (hr::u8)(bare ? hr::LZ4 : hr::BLOSC), 2, 0});
+			chunks.push_back({src, dst, memory.back().at, size, (hr::u32)bytes, i, (hr::u8)(bare ? hr::LZ4 : hr::BLOSC), 0, 0});
 		}
 		Memory table = upload(chunks);
 		hr::DecodeParams p = {table.at, status.at, LAUNCH};
@@ -226,40 +333,25 @@ static void damage(const Image &image, size_t count) {
 }
 
 int main(int argc, char **argv) {
-	CUdevice device;
-	CUcontext context;
-	CHECK(cuInit(0));
-	CHECK(cuDeviceGet(&device, 0));
-	CHECK(cuDevicePrimaryCtxRetain(&context, device));
-	CHECK(cuCtxSetCurrent(context));
-	if (argc > 3 && !strcmp(argv[1], "--damage")) {
-		damage(Image(argv[3]), strtoul(argv[2], nullptr, 10));
-		return 0;
-	}
-	std::vector<Bytes> plain;
-	for (uint32_t i = 0; i < 128; i++) plain.push_back(field(i));
-	Set sets[] = {{"lz4", hr::LZ4, plain}, {"blosc-lz4", hr::BLOSC, plain}};
-	for (const Set &s : sets) {
-		size_t bytes = 0;
-		for (const Bytes &e : s.encoded) bytes += e.size();
-		printf("{\"what\":\"%s\",\"sequences_per_chunk\":%zu,\"ratio\":%.2f}\n", s.name, s.sequences / plain.size(), 128. * CHUNK_BYTES / bytes);
-	}
-	int first = 1;
-	if (argc > 3 && !strcmp(argv[1], "--nvcomp")) {
-		Nvcomp nvcomp(argv[2], "LZ4");
-		std::vector<Bytes> shuffled;
-		for (const Bytes &c : plain) shuffled.push_back(byteShuffled(c, 2));
-		for (size_t n : {64, 512, 4096}) {
-			rival(nvcomp, "lz4", plain, n);
-			rival(nvcomp, "lz4 of shuffled bytes", shuffled, n);
+	useFirstDevice();
+	std::unique_ptr<Nvcomp> nvcomp;
+	std::string sets;
+	std::vector<Image> images;
+	for (int i = 1; i < argc; i++) {
+		std::string option = argv[i];
+		int more = argc - i - 1;
+		if (option == "--damage" && more == 2) return damage(Image(argv[i + 2]), strtoul(argv[i + 1], nullptr, 10)), 0;
+		if (option == "--once" && more == 5) {
+			std::string set = std::string(argv[i + 1]) + "/" + argv[i + 2] + ".bin";
+			return once(Image(argv[i + 5]), set, strtoul(argv[i + 3], nullptr, 10), strtoul(argv[i + 4], nullptr, 10)), 0;
 		}
-		first = 3;
+		if (option == "--nvcomp" && more > 0) nvcomp.reset(new Nvcomp(argv[++i], "LZ4"));
+		else if (option == "--sets" && more > 0) sets = argv[++i];
+		else images.emplace_back(argv[i]);
 	}
-	for (int i = first; i < argc; i++) {
-		Image image(argv[i]);
-		for (const Set &s : sets) {
-			for (size_t n : {64, 512, 4096}) decode(image, s, n);
-		}
+	decodeOwn(nvcomp.get(), images);
+	if (!sets.empty()) decodeSets(nvcomp.get(), images, sets);
+	for (const Image &image : images) {
 		assemble(image, hr::F32, "assemble u16 f32", 5000, 64 << 10);
 		assemble(image, hr::F32, "assemble u16 f32", 3000, 64 << 10);
 		assemble(image, hr::BF16, "assemble u16 bf16", 5000, 64 << 10);

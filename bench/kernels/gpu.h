@@ -20,11 +20,25 @@ inline void check(CUresult r, const char *what) {
 }
 #define CHECK(call) check(call, #call)
 
+// useFirstDevice makes the first GPU that of this thread.
+inline void useFirstDevice() {
+	CUdevice device;
+	CUcontext context;
+	CHECK(cuInit(0));
+	CHECK(cuDeviceGet(&device, 0));
+	CHECK(cuDevicePrimaryCtxRetain(&context, device));
+	CHECK(cuCtxSetCurrent(context));
+}
+
 struct Memory {
 	CUdeviceptr at = 0;
 	explicit Memory(size_t n) { CHECK(cuMemAlloc(&at, n ? n : 1)); }
 	Memory(Memory &&m) : at(m.at) { m.at = 0; }
 	Memory(const Memory &) = delete;
+	Memory &operator=(Memory &&m) {
+		std::swap(at, m.at);
+		return *this;
+	}
 	~Memory() {
 		if (at) cuMemFree(at);
 	}
@@ -85,19 +99,22 @@ inline void launch(CUfunction f, int grid, int block, void *params, size_t size,
 	CHECK(cuLaunchKernel(f, grid, 1, 1, block, 1, 1, shared, stream, nullptr, extra));
 }
 
-// time is the median of some launches, in milliseconds.
+// timeOf is the median of some launches, fewer if they take long, in milliseconds.
 template <class F> inline float timeOf(F run) {
+	enum { RUNS = 9, FEW = 3 };
+	const float LONG = 50;
 	CUevent a, b;
 	CHECK(cuEventCreate(&a, 0));
 	CHECK(cuEventCreate(&b, 0));
 	run();
-	std::vector<float> ms(9);
-	for (float &m : ms) {
+	std::vector<float> ms;
+	while (ms.size() < RUNS && (ms.size() < FEW || ms.back() < LONG)) {
 		CHECK(cuEventRecord(a, nullptr));
 		run();
 		CHECK(cuEventRecord(b, nullptr));
 		CHECK(cuEventSynchronize(b));
-		CHECK(cuEventElapsedTime(&m, a, b));
+		ms.emplace_back();
+		CHECK(cuEventElapsedTime(&ms.back(), a, b));
 	}
 	cuEventDestroy(a);
 	cuEventDestroy(b);

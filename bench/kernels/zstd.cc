@@ -19,7 +19,7 @@
 
 typedef std::vector<uint8_t> Bytes;
 
-enum { CHUNK_BYTES = 256 << 10, HEAD_BYTES = 6896, BLOCK_BYTES = 128, SEQUENCES_SHARED = 56640 };
+enum { HEAD_BYTES = 6896, BLOCK_BYTES = 128, SEGMENT_BYTES = 24, SEQUENCES_SHARED = 55296 };
 
 struct Case {
 	size_t frame, frameBytes, plain, plainBytes; // places in the file
@@ -28,6 +28,7 @@ struct Case {
 struct File {
 	Bytes bytes;
 	std::vector<Case> cases;
+	size_t chunkBytes = 0; // of each chunk of a set
 
 	explicit File(const char *path) {
 		std::ifstream in(path, std::ios::binary | std::ios::ate);
@@ -48,11 +49,22 @@ struct File {
 		uint32_t n = f.number(0);
 		size_t at = 4 + 4 * (size_t)n;
 		for (uint32_t i = 0; i < n; i++) {
-			f.cases.push_back({at, f.number(4 + 4 * (size_t)i), 0, CHUNK_BYTES});
+			f.cases.push_back({at, f.number(4 + 4 * (size_t)i), 0, 0});
 			at += f.cases.back().frameBytes;
 		}
-		for (Case &c : f.cases) c.plain = at, at += CHUNK_BYTES;
+		f.chunkBytes = (f.bytes.size() - at) / n;
+		for (Case &c : f.cases) {
+			c.plain = at;
+			at += c.plainBytes = f.chunkBytes;
+		}
 		return f;
+	}
+
+	// ratio is how much smaller a set is encoded.
+	double ratio() const {
+		size_t encoded = 0;
+		for (const Case &c : cases) encoded += c.frameBytes;
+		return (double)cases.size() * chunkBytes / encoded;
 	}
 
 	static File corpus(const char *path) {
@@ -73,11 +85,12 @@ struct Kernel {
 	CUfunction function;
 	int block, resident;
 };
-enum { SCAN, TABLES, COUNT, ORDER, LITERALS, SEQUENCES, EXECUTE, KERNELS };
+enum { SCAN, TABLES, COUNT, ORDER, LITERALS, SEQUENCES, EXECUTE, WIDE, FINISH, KERNELS };
 
 struct Kernels {
 	Kernel all[KERNELS] = {{"hr_zstd_scan", 0}, {"hr_zstd_tables", 0}, {"hr_zstd_count", 0}, {"hr_zstd_order", 0},
-	                       {"hr_zstd_literals", 0}, {"hr_zstd_sequences", SEQUENCES_SHARED}, {"hr_zstd_execute", 0}};
+	                       {"hr_zstd_literals", 0}, {"hr_zstd_sequences", SEQUENCES_SHARED}, {"hr_zstd_execute", 0}, {"hr_zstd_execute_wide", 0},
+	                       {"hr_zstd_finish", 0}};
 
 	explicit Kernels(const Image &image) {
 		for (Kernel &k : all) {
@@ -92,7 +105,7 @@ struct Kernels {
 // Call is a call of the decoder: its memory, and what it needs to be launched.
 struct Call {
 	const Kernels &kernels;
-	std::vector<hr::ZstdChunk> chunks;
+	std::vector<hr::Chunk> chunks;
 	size_t decoded = 0;
 	std::unique_ptr<Memory> table, status, work;
 	hr::ZstdParams p;
@@ -100,13 +113,13 @@ struct Call {
 	CUevent forked, joined;
 
 	// src and dst are places of the chunks in device memory.
-	Call(const Kernels &kernels, const std::vector<hr::ZstdChunk> &list, double arena) : kernels(kernels), chunks(list) {
-		for (const hr::ZstdChunk &c : chunks) decoded += c.dstBytes;
+	Call(const Kernels &kernels, const std::vector<hr::Chunk> &list, double arena) : kernels(kernels), chunks(list) {
+		for (const hr::Chunk &c : chunks) decoded += c.dstBytes;
 		hr::u32 n = (hr::u32)chunks.size(), blocks = (hr::u32)(decoded / 16384 + 4 * n);
 		p = {0, 0, 0, (hr::u64)(decoded * arena) / 16 * 16 + (1 << 20), n, blocks};
 		table.reset(new Memory(upload(chunks)));
 		status.reset(new Memory(4 * n));
-		work.reset(new Memory(HEAD_BYTES + (8 * (size_t)n + 15) / 16 * 16 + (BLOCK_BYTES + 8) * (size_t)blocks + 16 + p.arena));
+		work.reset(new Memory(HEAD_BYTES + (BLOCK_BYTES + SEGMENT_BYTES + 8) * (size_t)blocks + 32 + p.arena));
 		p.chunks = table->at;
 		p.status = status->at;
 		p.work = work->at;
@@ -129,6 +142,9 @@ struct Call {
 		CHECK(cuMemsetD8Async(p.work, 0, HEAD_BYTES, stream));
 		for (int k = SCAN; k <= ORDER; k++) launch(k, stream);
 	}
+	// execute is the kernel that has the more threads at work, as cuda/decode chooses it.
+	int execute() const { return (int)chunks.size() <= kernels.all[WIDE].resident ? WIDE : EXECUTE; }
+
 	// run is the whole call, literals beside sequences.
 	void run() {
 		begin(main);
@@ -138,7 +154,8 @@ struct Call {
 		CHECK(cuEventRecord(joined, side));
 		launch(SEQUENCES, main);
 		CHECK(cuStreamWaitEvent(main, joined, 0));
-		launch(EXECUTE, main);
+		launch(execute(), main);
+		launch(FINISH, main);
 	}
 };
 
@@ -170,7 +187,7 @@ static std::vector<float> stages(Call &c) {
 		c.begin(c.main);
 		for (int k = 0; k < 3; k++) {
 			CHECK(cuEventRecord(e[1 + k], c.main));
-			c.launch(LITERALS + k, c.main);
+			c.launch(k < 2 ? LITERALS + k : c.execute(), c.main);
 		}
 		CHECK(cuEventRecord(e[4], c.main));
 		CHECK(cuEventSynchronize(e[4]));
@@ -191,9 +208,9 @@ static size_t wrong(const File &f, CUdeviceptr dst, const std::vector<hr::u32> &
 	size_t bad = 0, n = status.size();
 	for (size_t i = 0; i < n; i += 512) {
 		size_t some = std::min<size_t>(512, n - i);
-		Bytes got = download<uint8_t>(dst + i * CHUNK_BYTES, some * CHUNK_BYTES);
+		Bytes got = download<uint8_t>(dst + i * f.chunkBytes, some * f.chunkBytes);
 		for (size_t k = 0; k < some; k++)
-			bad += status[i + k] != 0 || memcmp(&got[k * CHUNK_BYTES], &f.bytes[f.cases[(i + k) % f.cases.size()].plain], CHUNK_BYTES);
+			bad += status[i + k] != 0 || memcmp(&got[k * f.chunkBytes], &f.bytes[f.cases[(i + k) % f.cases.size()].plain], f.chunkBytes);
 	}
 	return bad;
 }
@@ -214,28 +231,28 @@ struct Device {
 	}
 };
 
-static std::vector<hr::ZstdChunk> tableOf(const File &f, const Device &d, CUdeviceptr dst, size_t n) {
-	std::vector<hr::ZstdChunk> list;
+static std::vector<hr::Chunk> tableOf(const File &f, const Device &d, CUdeviceptr dst, size_t n) {
+	std::vector<hr::Chunk> list;
 	for (size_t i = 0; i < n; i++) {
 		size_t k = i % f.cases.size();
-		list.push_back({d.src->at + d.at[k], dst + i * CHUNK_BYTES, (hr::u32)f.cases[k].frameBytes, CHUNK_BYTES, (hr::u32)i, 0});
+		list.push_back({d.src->at + d.at[k], dst + i * f.chunkBytes, 0, (hr::u32)f.cases[k].frameBytes, (hr::u32)f.chunkBytes, (hr::u32)i, hr::ZSTD, 0, 0});
 	}
 	return list;
 }
 
 static void timeNvcomp(const Nvcomp &lib, const File &f, const Device &d, CUdeviceptr dst, size_t n, const char *set) {
 	std::vector<CUdeviceptr> src(n), out(n);
-	std::vector<size_t> bytes(n), room(n, CHUNK_BYTES);
+	std::vector<size_t> bytes(n), room(n, f.chunkBytes);
 	for (size_t i = 0; i < n; i++) {
 		size_t k = i % f.cases.size();
 		src[i] = d.src->at + d.at[k];
-		out[i] = dst + i * CHUNK_BYTES;
+		out[i] = dst + i * f.chunkBytes;
 		bytes[i] = f.cases[k].frameBytes;
 	}
 	size_t tempBytes = 0;
-	if (lib.temp(n, CHUNK_BYTES, {}, &tempBytes, n * CHUNK_BYTES)) fprintf(stderr, "nvCOMP: no size\n"), exit(1);
+	if (lib.temp(n, f.chunkBytes, {}, &tempBytes, n * f.chunkBytes)) fprintf(stderr, "nvCOMP: no size\n"), exit(1);
 	Memory a = upload(src), b = upload(bytes), c = upload(room), e = upload(out), actual(8 * n), status(4 * n), temp(tempBytes);
-	CHECK(cuMemsetD8(dst, 0xee, n * CHUNK_BYTES));
+	CHECK(cuMemsetD8(dst, 0xee, n * f.chunkBytes));
 	auto run = [&] {
 		int s = lib.decompress(a.at, b.at, c.at, actual.at, n, temp.at, tempBytes, e.at, {}, status.at, nullptr);
 		if (s) fprintf(stderr, "nvCOMP: %d\n", s), exit(1);
@@ -243,8 +260,8 @@ static void timeNvcomp(const Nvcomp &lib, const File &f, const Device &d, CUdevi
 	run();
 	float ms = medianOf(nullptr, 5, run);
 	size_t bad = wrong(f, dst, download<hr::u32>(status.at, n));
-	printf("{\"what\":\"nvcomp\",\"set\":\"%s\",\"chunks\":%zu,\"ms\":%.3f,\"GB_per_s\":%.1f,\"temp_per_byte\":%.2f,\"wrong\":%zu}\n", set, n, ms,
-	       n * (double)CHUNK_BYTES / ms * 1e-6, tempBytes / ((double)n * CHUNK_BYTES), bad);
+	printf("{\"what\":\"nvcomp\",\"set\":\"%s\",\"chunk_bytes\":%zu,\"ratio\":%.2f,\"chunks\":%zu,\"ms\":%.3f,\"GB_per_s\":%.1f,\"temp_per_byte\":%.2f,\"wrong\":%zu}\n", set, f.chunkBytes, f.ratio(), n, ms,
+	       n * (double)f.chunkBytes / ms * 1e-6, tempBytes / ((double)n * f.chunkBytes), bad);
 	fflush(stdout);
 }
 
@@ -255,7 +272,7 @@ struct Head {
 
 static void timeCall(const Image &image, const Kernels &kernels, const File &f, const Device &d, CUdeviceptr dst, size_t n, const char *set) {
 	Call c(kernels, tableOf(f, d, dst, n), 2.2);
-	CHECK(cuMemsetD8(dst, 0xee, n * CHUNK_BYTES));
+	CHECK(cuMemsetD8(dst, 0xee, n * f.chunkBytes));
 	CHECK(cuCtxSynchronize()); // the streams of a call do not wait for it
 	c.run();
 	CHECK(cuCtxSynchronize());
@@ -263,9 +280,9 @@ static void timeCall(const Image &image, const Kernels &kernels, const File &f, 
 	Head head = download<Head>(c.p.work, 1)[0];
 	std::vector<float> part = stages(c);
 	float ms = medianOf(c.main, 7, [&] { c.run(); });
-	printf("{\"what\":\"own\",\"image\":\"%s\",\"set\":\"%s\",\"chunks\":%zu,\"ms\":%.3f,\"GB_per_s\":%.1f,\"begin\":%.3f,\"literals\":%.3f,\"sequences\":%.3f,"
+	printf("{\"what\":\"own\",\"image\":\"%s\",\"set\":\"%s\",\"chunk_bytes\":%zu,\"ratio\":%.2f,\"chunks\":%zu,\"ms\":%.3f,\"GB_per_s\":%.1f,\"begin\":%.3f,\"literals\":%.3f,\"sequences\":%.3f,"
 	       "\"execute\":%.3f,\"blocks\":%u,\"arena_per_byte\":%.2f,\"wrong\":%zu}\n",
-	       image.path.c_str(), set, n, ms, c.decoded / ms * 1e-6, part[0], part[1], part[2], part[3], head.blocks, head.arena / (double)c.decoded, bad);
+	       image.path.c_str(), set, f.chunkBytes, f.ratio(), n, ms, c.decoded / ms * 1e-6, part[0], part[1], part[2], part[3], head.blocks, head.arena / (double)c.decoded, bad);
 	fflush(stdout);
 }
 
@@ -273,8 +290,8 @@ static void timeCall(const Image &image, const Kernels &kernels, const File &f, 
 static void steady(const Image &image, const Kernels &kernels, const File &f, const Device &d, CUdeviceptr dst, size_t n, int inFlight, const char *set) {
 	enum { WAVES = 12 };
 	std::vector<std::unique_ptr<Call>> calls;
-	for (int i = 0; i < inFlight; i++) calls.emplace_back(new Call(kernels, tableOf(f, d, dst + i * n * CHUNK_BYTES, n), 2.2));
-	CHECK(cuMemsetD8(dst, 0xee, inFlight * n * CHUNK_BYTES));
+	for (int i = 0; i < inFlight; i++) calls.emplace_back(new Call(kernels, tableOf(f, d, dst + i * n * f.chunkBytes, n), 2.2));
+	CHECK(cuMemsetD8(dst, 0xee, inFlight * n * f.chunkBytes));
 	CHECK(cuCtxSynchronize());
 	auto all = [&] {
 		for (int i = 0; i < WAVES; i++) calls[i % inFlight]->run();
@@ -282,14 +299,14 @@ static void steady(const Image &image, const Kernels &kernels, const File &f, co
 	};
 	all();
 	size_t bad = 0;
-	for (int i = 0; i < inFlight; i++) bad += wrong(f, dst + i * n * CHUNK_BYTES, download<hr::u32>(calls[i]->p.status, n));
+	for (int i = 0; i < inFlight; i++) bad += wrong(f, dst + i * n * f.chunkBytes, download<hr::u32>(calls[i]->p.status, n));
 	timespec a, b;
 	clock_gettime(CLOCK_MONOTONIC, &a);
 	all();
 	clock_gettime(CLOCK_MONOTONIC, &b);
 	double ms = ((b.tv_sec - a.tv_sec) * 1e3 + (b.tv_nsec - a.tv_nsec) * 1e-6) / WAVES;
-	printf("{\"what\":\"steady\",\"image\":\"%s\",\"set\":\"%s\",\"chunks\":%zu,\"in_flight\":%d,\"ms\":%.3f,\"GB_per_s\":%.1f,\"wrong\":%zu}\n",
-	       image.path.c_str(), set, n, inFlight, ms, n * (double)CHUNK_BYTES / ms * 1e-6, bad);
+	printf("{\"what\":\"steady\",\"image\":\"%s\",\"set\":\"%s\",\"chunk_bytes\":%zu,\"chunks\":%zu,\"in_flight\":%d,\"ms\":%.3f,\"GB_per_s\":%.1f,\"wrong\":%zu}\n",
+	       image.path.c_str(), set, f.chunkBytes, n, inFlight, ms, n * (double)f.chunkBytes / ms * 1e-6, bad);
 	fflush(stdout);
 }
 
@@ -298,11 +315,11 @@ static bool check(const Kernels &kernels, const File &f, int round) {
 	enum { GUARD = 0xab };
 	std::mt19937 r(round);
 	Device d(f);
-	std::vector<hr::ZstdChunk> list;
+	std::vector<hr::Chunk> list;
 	std::vector<char> hit(f.cases.size());
 	size_t at = 0;
 	for (size_t i = 0; i < f.cases.size(); i++) {
-		list.push_back({d.src->at + d.at[i], at, (hr::u32)f.cases[i].frameBytes, (hr::u32)f.cases[i].plainBytes, (hr::u32)i, 0});
+		list.push_back({d.src->at + d.at[i], at, 0, (hr::u32)f.cases[i].frameBytes, (hr::u32)f.cases[i].plainBytes, (hr::u32)i, hr::ZSTD, 0, 0});
 		at += f.cases[i].plainBytes / 16 * 16 + 32;
 		if (round == 0 || r() % 2) continue;
 		hit[i] = 1;
@@ -314,7 +331,7 @@ static bool check(const Kernels &kernels, const File &f, int round) {
 	CHECK(cuMemcpyHtoD(d.src->at, d.in.data(), d.in.size()));
 	Memory dst(at);
 	CHECK(cuMemsetD8(dst.at, GUARD, at));
-	for (hr::ZstdChunk &c : list) c.dst += dst.at;
+	for (hr::Chunk &c : list) c.dst += dst.at;
 	Call call(kernels, list, 4);
 	CHECK(cuCtxSynchronize());
 	call.run();
@@ -344,12 +361,7 @@ static bool check(const Kernels &kernels, const File &f, int round) {
 
 int main(int argc, char **argv) {
 	if (argc < 4) fprintf(stderr, "see the head of zstd.cc\n"), exit(2);
-	CUdevice device;
-	CUcontext context;
-	CHECK(cuInit(0));
-	CHECK(cuDeviceGet(&device, 0));
-	CHECK(cuDevicePrimaryCtxRetain(&context, device));
-	CHECK(cuCtxSetCurrent(context));
+	useFirstDevice();
 	Image image(argv[1]);
 	Kernels kernels(image);
 	std::string mode = argv[2];
@@ -363,22 +375,24 @@ int main(int argc, char **argv) {
 	Device d(f);
 	if (mode == "once") {
 		size_t n = strtoul(argv[4], nullptr, 10);
-		Memory dst(n * CHUNK_BYTES);
+		Memory dst(n * f.chunkBytes);
 		Call c(kernels, tableOf(f, d, dst.at, n), 2.2);
 		c.run();
 		CHECK(cuCtxSynchronize());
 		return 0;
 	}
-	Memory dst(3ul * 4096 * CHUNK_BYTES);
+	// Calls of as many bytes as 64 to 8192 chunks of 256 KiB.
+	auto chunks = [&](size_t n) { return std::max<size_t>(1, n * (256 << 10) / f.chunkBytes); };
+	Memory dst(chunks(3 * 4096) * f.chunkBytes);
 	if (mode == "brief") {
-		for (size_t n : {512, 4096}) timeCall(image, kernels, f, d, dst.at, n, argv[3]);
+		for (size_t n : {512, 4096}) timeCall(image, kernels, f, d, dst.at, chunks(n), argv[3]);
 		return 0;
 	}
 	for (const Kernel &k : kernels.all) fprintf(stderr, "%s: %d blocks of %d\n", k.name, k.resident, k.block);
 	std::unique_ptr<Nvcomp> nvcomp(argc > 4 ? new Nvcomp(argv[4], "Zstd") : nullptr);
 	for (size_t n : {64, 512, 4096, 8192}) {
-		timeCall(image, kernels, f, d, dst.at, n, argv[3]);
-		if (nvcomp) timeNvcomp(*nvcomp, f, d, dst.at, n, argv[3]);
+		timeCall(image, kernels, f, d, dst.at, chunks(n), argv[3]);
+		if (nvcomp) timeNvcomp(*nvcomp, f, d, dst.at, chunks(n), argv[3]);
 	}
-	for (size_t n : {1024, 4096}) steady(image, kernels, f, d, dst.at, n, 3, argv[3]);
+	for (size_t n : {1024, 4096}) steady(image, kernels, f, d, dst.at, chunks(n), 3, argv[3]);
 }

@@ -1,9 +1,10 @@
 """Write what zstd.cc decodes: frames of libzstd, and the bytes that they decode to.
 
-    zstd.py sets DIR       mask50.bin, lm.bin, lm-shuffled.bin, em.bin: 1024 chunks of 256 KiB at level 3
+    zstd.py sets DIR [NAME ...]  256 MiB of chunks at level 3 each: mask50, lm, lm-shuffled, em, weather,
+                                 weather-shuffled, labels, constant, of 256 KiB; mask50-64K, lm-8M and the like
     zstd.py cases FILE     a few thousand chunks of all sizes, kinds and levels
 
-A set is u32 n, u32 bytes of each frame, the frames, n * 256 KiB. Cases are u32 n, then for each u32 bytes of
+A set is u32 n, u32 bytes of each frame, the frames, the chunks. Cases are u32 n, then for each u32 bytes of
 the frame, u32 bytes decoded, the frame, the bytes. Needs numpy and zstandard.
 """
 
@@ -54,28 +55,59 @@ def electron(z0: int) -> np.ndarray:
     return np.clip(128 + 9 * noise, 0, 255).astype(np.uint8).view(np.uint16)
 
 
-def chunks(slab: np.ndarray) -> list[bytes]:
-    return [slab[:, y : y + 64, x : x + 64].tobytes() for y in range(0, EDGE, 64) for x in range(0, EDGE, 64)]
+def weather(z0: int) -> np.ndarray:
+    """Temperatures as float32 with the noise of a measurement, rounded to 1/64."""
+    noise = np.random.default_rng(4000 + z0).standard_normal((CHUNK[0], EDGE, EDGE // 2), dtype=np.float32)
+    y, x = np.meshgrid(np.arange(EDGE), np.arange(EDGE // 2), indexing="ij")
+    value = 285 + 20 * np.cos(y / 163 + z0 / 50) + 5 * np.sin(x / 37) + noise * np.float32(0.2)
+    return (np.round(value * 64) / 64).astype(np.float32).view(np.uint16)
 
 
-def shuffled(chunk: bytes) -> bytes:
-    return np.frombuffer(chunk, np.uint8).reshape(-1, 2).T.tobytes()
+def labels(z0: int) -> np.ndarray:
+    """Cells, numbered as uint32: the nearest of some points, so runs of equal numbers."""
+    r = np.random.default_rng(5000 + z0)
+    points = r.uniform(0, EDGE, (60, 2)).astype(np.float32)
+    y, x = np.meshgrid(np.arange(EDGE), np.arange(EDGE // 2), indexing="ij")
+    plane = ((y[None] - points[:, :1, None]) ** 2 + (x[None] - points[:, 1:, None]) ** 2).argmin(0).astype(np.uint32)
+    ids = r.integers(1, 1 << 20, 60, dtype=np.uint32)
+    return np.ascontiguousarray(np.broadcast_to(ids[plane], (CHUNK[0], EDGE, EDGE // 2))).view(np.uint16)
 
 
-SETS = {"mask50": (mask50, bytes), "lm": (microscopy, bytes), "lm-shuffled": (microscopy, shuffled), "em": (electron, bytes)}
+def constant(_z0: int) -> np.ndarray:
+    return np.full((CHUNK[0], EDGE, EDGE), 100, np.uint16)
+
+
+SIDES = {"64K": (32, 32), "256K": (64, 64), "1M": (128, 128), "8M": (256, 512)}  # of a chunk of CHUNK[0] planes
+
+
+def chunks(slab: np.ndarray, size: str) -> list[bytes]:
+    h, w = SIDES[size]
+    return [slab[:, y : y + h, x : x + w].tobytes() for y in range(0, EDGE, h) for x in range(0, EDGE, w)]
+
+
+def shuffled(chunk: bytes, width: int = 2) -> bytes:
+    return np.frombuffer(chunk, np.uint8).reshape(-1, width).T.tobytes()
+
+
+FIELDS = {"mask50": mask50, "lm": microscopy, "em": electron, "weather": weather, "labels": labels, "constant": constant}
+WIDTHS = {"weather": 4, "labels": 4}
+SETS = ("mask50", "lm", "lm-shuffled", "em")
 
 
 def part(job: tuple[str, int]) -> tuple[list[bytes], list[bytes]]:
-    field, order = SETS[job[0]]
-    plain = [order(c) for c in chunks(field(job[1]))]
+    field, *how = job[0].split("-")
+    size = next((word for word in how if word in SIDES), "256K")
+    plain = chunks(FIELDS[field](job[1]), size)
+    if "shuffled" in how:
+        plain = [shuffled(c, WIDTHS.get(field, 2)) for c in plain]
     encoder = zstandard.ZstdCompressor(level=3)
     return [encoder.compress(c) for c in plain], plain
 
 
-def write_sets(folder: str) -> None:
+def write_sets(folder: str, *names: str) -> None:
     Path(folder).mkdir(parents=True, exist_ok=True)
     with Pool() as pool:
-        for name in SETS:
+        for name in names or SETS:
             parts = pool.map(part, [(name, z0) for z0 in range(0, EDGE, CHUNK[0])], 1)
             frames = [f for p in parts for f in p[0]]
             plain = [c for p in parts for c in p[1]]
@@ -157,4 +189,4 @@ def write_cases(path: str) -> None:
 
 
 if __name__ == "__main__":
-    {"sets": write_sets, "cases": write_cases}[sys.argv[1]](sys.argv[2])
+    {"sets": write_sets, "cases": write_cases}[sys.argv[1]](*sys.argv[2:])

@@ -48,7 +48,7 @@ damacy's benchmark are accepted; the crops are the same, sample by sample.`,
 	f.StringVar(&o.Root, "root", "", "folder of the data set (default: the scenario's store_root)")
 	f.StringVar(&o.Device, "device", "cpu", "cpu, cuda:N, GPU-<uuid> or MIG-<uuid>")
 	f.StringVar(&o.Reuse, "reuse", "", "none, batch, window or cache: how long a decoded chunk is kept (default window)")
-	f.StringVar(&o.Decoder, "decoder", "", "who decodes zstd on a GPU: nvcomp or nvcomp=PATH (default: the host)")
+	f.StringVar(&o.Decoder, "decoder", "", "who decodes zstd on a GPU: nvcomp or nvcomp=PATH, to compare with (default: kernels of our own)")
 	f.StringVar(&o.Reader, "reader", "", "how files are read: ring, direct, uring, on a GPU mapped (default: mapped where it can be)")
 	bytesVar(cmd, &o.CompressedBytes, "compressed-cache", "bytes of compressed chunks kept on a GPU")
 	bytesVar(cmd, &o.DeviceBytes, "device-bytes", "cap of the engine's memory on a GPU (default: the scenario's)")

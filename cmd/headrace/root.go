@@ -86,7 +86,7 @@ An array is named by a path or a file:// URI.`,
 	root.SetVersionTemplate("headrace {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON on stdout")
-	root.AddCommand(a.info(), a.read(), a.gen(), a.bench(), a.order(), a.engine(), a.doctor(), a.demo(), a.launch(), a.agent(), a.simulate())
+	root.AddCommand(a.info(), a.read(), a.gen(), a.bench(), a.order(), a.probe(), a.engine(), a.doctor(), a.demo(), a.launch(), a.agent(), a.simulate())
 	root.SetHelpCommand(help())
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {

@@ -27,6 +27,9 @@ type stats struct {
 	ChunksDecoded    int64        `json:"chunks_decoded"`
 	ChunksReused     int64        `json:"chunks_reused"`
 	ChunksMissing    int64        `json:"chunks_missing"`
+	ChunksOnHost     int64        `json:"chunks_on_host"` // decoded by the host for a GPU
+	ChunksRefused    int64        `json:"chunks_refused"` // by the GPU's decoders
+	CompressedHits   int64        `json:"compressed_hits"`
 	IndexHits        int64        `json:"index_hits"`
 	IndexMisses      int64        `json:"index_misses"`
 	HostBytes        int64        `json:"host_bytes"`
@@ -42,6 +45,7 @@ func statsOf(where placed, s pipeline.Stats, held *atomic.Int64) stats {
 		BatchesHeld: held.Load(),
 		Samples:     s.Samples, Batches: s.Batches, SamplesFailed: s.SamplesFailed, Waves: s.Waves,
 		ChunkUses: s.ChunkUses, ChunksDecoded: s.ChunksDecoded, ChunksReused: s.ChunksReused, ChunksMissing: s.ChunksMissing,
+		ChunksOnHost: s.ChunksOnHost, ChunksRefused: s.ChunksRefused, CompressedHits: s.CompressedHits,
 		IndexHits: s.IndexHits, IndexMisses: s.IndexMisses,
 		HostBytes: s.HostBytes, DeviceBytes: s.DeviceBytes, MappedBytes: s.MappedBytes, PeakDecodedBytes: s.PeakDecodedBytes,
 	}

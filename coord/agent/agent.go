@@ -45,8 +45,12 @@ type Agent struct {
 
 	mu struct {
 		sync.Mutex
-		state  group.State
-		self   coord.ID
+		state group.State
+		self  coord.ID
+
+		waiting string // why nothing new can be decided
+		deaf    bool   // no majority of the voters is heard of
+
 		closed bool
 	}
 }
@@ -210,7 +214,7 @@ func (a *Agent) act() {
 		a.sample(now, &state)
 	}
 	a.mu.Lock()
-	a.mu.state, a.mu.self = state, a.self.id
+	a.mu.state, a.mu.self, a.mu.waiting, a.mu.deaf = state, a.self.id, n.Waiting(), n.Deaf()
 	a.mu.Unlock()
 	switch {
 	case state.Ending == "":

@@ -4,7 +4,6 @@ import (
 	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/binary"
-	"log" //nolint:depguard // memberlist tells of packets that it drops by a logger alone: see complaints
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -60,7 +59,7 @@ func gossipConfig(c *Config, id coord.ID, transport memberlist.Transport, drops 
 	m.Name = id.String()
 	m.Label = label(c.Job)
 	m.Transport = transport
-	m.LogOutput, m.Logger = nil, log.New(complaints{drops}, "", 0)
+	m.LogOutput, m.Logger = complaints{drops}, nil
 	m.EnableCompression = false
 	m.GossipInterval, m.GossipNodes = 100*time.Millisecond, 4
 	m.ProbeInterval, m.ProbeTimeout, m.SuspicionMult = 500*time.Millisecond, 250*time.Millisecond, 4

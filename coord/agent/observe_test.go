@@ -174,7 +174,7 @@ func TestObserve(t *testing.T) {
 			t.Errorf("drops for %s are not told", why)
 		}
 	}
-	if err := b.Agent.Close(); err != nil {
+	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := workers[0].work(ctx, l, 0); err != nil {

@@ -136,8 +136,8 @@ func (a *Agent) answerProbe(raw net.Conn) {
 	p := Peer{Protocol: coord.Version, Release: a.config.Release, Job: a.config.Job, Name: a.config.Name}
 	a.mu.Lock()
 	state, id := a.mu.state, a.mu.self
+	p.Waiting = a.mu.waiting
 	a.mu.Unlock()
-	p.Waiting = state.Waiting
 	if id != (coord.ID{}) {
 		p.ID = id.String()
 	}

@@ -61,6 +61,7 @@ func (a *Agent) Alive() error {
 func (a *Agent) Ready() error {
 	a.mu.Lock()
 	s, id, closed := a.mu.state, a.mu.self, a.mu.closed
+	waiting, deaf := a.mu.waiting, a.mu.deaf
 	a.mu.Unlock()
 	switch {
 	case closed:
@@ -70,10 +71,10 @@ func (a *Agent) Ready() error {
 	case id == (coord.ID{}):
 		return nd.Errorf(nd.ErrClosed, "no rank has attached: the job is not known yet")
 	case s.View == nil:
-		return nd.Errorf(nd.ErrClosed, "%s", cmp.Or(s.Waiting, "there is no view yet"))
+		return nd.Errorf(nd.ErrClosed, "%s", cmp.Or(waiting, "there is no view yet"))
 	case s.View.Index(id) < 0:
 		return nd.Errorf(nd.ErrClosed, "it is not in view %d", s.View.Number)
-	case s.Deaf:
+	case deaf:
 		return nd.Errorf(nd.ErrClosed, "a majority of the %d voters does not answer", len(s.View.Voters))
 	}
 	return nil
@@ -196,7 +197,7 @@ func (a *Agent) picture() page.Snapshot {
 		return p
 	}
 	s := n.State()
-	p.Status, p.Reason = status(&s)
+	p.Status, p.Reason = status(&s, n.Waiting(), n.Deaf())
 	p.Agent.ID, p.Agent.Voter, p.Agent.Leader = a.self.id.String(), s.Votes, s.Leads
 	if g := a.self.gossip; g != nil {
 		p.Gossip = page.Gossip{Members: g.list.NumMembers(), Health: g.list.GetHealthScore()}
@@ -217,20 +218,20 @@ func (a *Agent) picture() page.Snapshot {
 }
 
 // status is how the job is, and why nothing is delivered if nothing is.
-func status(s *group.State) (page.Status, string) {
+func status(s *group.State, waiting string, deaf bool) (page.Status, string) {
 	switch {
 	case s.Ending != "":
 		return page.Ended, s.Ending
 	case s.View == nil:
-		return page.Joining, cmp.Or(s.Waiting, "there is no view yet")
+		return page.Joining, cmp.Or(waiting, "there is no view yet")
 	case s.Over:
 		return page.Over, ""
-	case s.Deaf:
-		return page.Cut, cmp.Or(s.Waiting, "a majority of the voters does not answer")
+	case deaf:
+		return page.Cut, cmp.Or(waiting, "a majority of the voters does not answer")
 	case !s.Open:
-		return page.Waiting, s.Waiting
+		return page.Waiting, waiting
 	case s.Halted:
-		return page.Halted, s.Waiting
+		return page.Halted, waiting
 	}
 	return page.Running, ""
 }
@@ -248,8 +249,8 @@ func viewed(s *group.State, since time.Time) page.View {
 	for _, id := range s.View.Voters {
 		v.Voters = append(v.Voters, id.String())
 	}
-	if s.Brief.Leader != (coord.ID{}) {
-		v.Leader = s.Brief.Leader.String()
+	if s.Leader != (coord.ID{}) {
+		v.Leader = s.Leader.String()
 	}
 	return v
 }
@@ -261,7 +262,7 @@ func (a *Agent) nodes(s *group.State) []page.Node {
 		m := &s.View.Members[i]
 		list[i] = page.Node{
 			ID: m.ID.String(), Name: m.Name, Rack: m.Rack, Address: m.Address, Ranks: m.Ranks, First: first,
-			Voter: slices.Contains(s.View.Voters, m.ID), Leader: m.ID == s.Brief.Leader,
+			Voter: slices.Contains(s.View.Voters, m.ID), Leader: m.ID == s.Leader,
 			Lost: m.ID != a.self.id && a.self.node.Liveness(m.ID) == group.Dead,
 		}
 		first += len(m.Ranks)

@@ -17,7 +17,7 @@
 // The library draws the time of elections at random; here its own are out of reach, and a
 // voter that has not heard of the leader for a while stands, the first one of the
 // voters first. A leader that hears of no majority names itself to nobody, decides nothing and asks
-// others for newer views, as every agent does that hears of no leader; State.Waiting says so.
+// others for newer views, as every agent does that hears of no leader; Node.Waiting says so.
 //
 // # What is said
 //

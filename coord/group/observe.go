@@ -110,23 +110,19 @@ type State struct {
 	Votes  bool
 	Ranks  []int  // local ranks that are in the view, and have been since it began
 	Ending string // why this agent has no part any more
-	// Waiting is why nothing new can be decided now; empty: it can, as far as is known.
-	Waiting string
-	// Deaf reports that no majority of the voters is heard of.
-	Deaf bool
 }
 
 // State is the newest.
 func (n *Node) State() State {
-	s := State{View: n.view, Previous: n.previous, Brief: n.known, Leads: n.voter != nil && n.voter.leads, Votes: n.voter != nil, Ending: n.ending, Waiting: n.waiting(), Deaf: n.deaf()}
+	s := State{View: n.view, Previous: n.previous, Brief: n.known, Leads: n.voter != nil && n.voter.leads, Votes: n.voter != nil, Ending: n.ending}
 	if n.member() {
 		s.Ranks = n.serves()
 	}
 	return s
 }
 
-// waiting says what State.Waiting says.
-func (n *Node) waiting() string {
+// Waiting is why nothing new can be decided now; empty: it can, as far as is known.
+func (n *Node) Waiting() string {
 	switch {
 	case n.ending != "":
 		return ""
@@ -136,14 +132,14 @@ func (n *Node) waiting() string {
 		return fmt.Sprintf("%d ranks are there, and more are expected", n.view.World())
 	case n.known.Halted:
 		return "a rank was lost: the trainer must say from which step to go on"
-	case n.deaf():
+	case n.Deaf():
 		return fmt.Sprintf("a majority of the %d voters does not answer: nothing new is decided without it", len(n.view.Voters))
 	}
 	return ""
 }
 
-// deaf is State.Deaf.
-func (n *Node) deaf() bool {
+// Deaf reports that this agent hears of no majority of the voters.
+func (n *Node) Deaf() bool {
 	if n.ending != "" || n.view == nil {
 		return false
 	}

@@ -109,9 +109,12 @@ func (r *asyncRanks) lost(local int, void []nd.Span) {
 	}
 }
 
+// mostTaken is how many positions a rank takes at once, at most.
+const mostTaken = 16
+
 func (r *asyncRanks) take(local int) {
 	w, c := r.p.w, r.cursors[local]
-	x, wait := c.Take(1 + int64(r.p.rand.IntN(8)))
+	x, wait := c.Take(1 + int64(r.p.rand.IntN(mostTaken)))
 	if wait != coord.Go || w.sc.Pace == 0 {
 		return
 	}

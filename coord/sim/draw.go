@@ -124,7 +124,9 @@ func drawJob(r *rand.Rand, sc *Scenario, mode Mode, span time.Duration) {
 		for _, ranks := range sc.Ranks {
 			world += int64(ranks)
 		}
-		sc.Job.N = min(3000*max(1, world/30), world*int64(span/sc.Pace)*int64(1+r.IntN(4))/sc.Job.Epochs)
+		most := 300 + 60*sc.Job.Ahead // who is less ahead commits smaller parts, and those are what a run costs
+		sc.Job.N = min(most*max(1, world/30), world*int64(span/sc.Pace)*int64(1+r.IntN(4))/sc.Job.Epochs)
+		sc.Pace *= 2 // for a piece of up to mostTaken positions
 	}
 	if r.IntN(12) == 0 { // fewer than there are ranks, or none
 		few := int64(r.IntN(4))

@@ -12,7 +12,7 @@ import (
 // The timeline is an XML document with a row for each node, a band for each view, and
 // crosses for the dead.
 func TestPicture(t *testing.T) {
-	sc := Draw(4, &Options{Nodes: 5, Faults: Kinds()})
+	sc := Draw(5, &Options{Nodes: 5, Faults: Kinds()})
 	sc.Actions = []Action{{At: 5 * time.Second, Kind: Kill, Who: "leader"}, {At: 6 * time.Second, Kind: Stop, Who: "3", For: 2 * time.Second}, {At: 9 * time.Second, Kind: Partition, Set: []int{1}, For: time.Second}}
 	p := &Picture{}
 	r := Run(sc, Watch{Picture: p})

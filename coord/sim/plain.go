@@ -183,6 +183,8 @@ func (m *plain) change(i *coord.Installed, bad func(string, string, ...any)) {
 		m.cut, m.settled = m.step, false
 		m.plans[m.turn] = []stretch{{m.cut, fresh}}
 		m.begin()
+	case lost && len(fresh) == 0:
+		m.reopen()
 	case lost || m.halted:
 		m.halted = m.halted || lost
 		m.cut, m.settled = m.step, false
@@ -198,6 +200,17 @@ func (m *plain) change(i *coord.Installed, bad func(string, string, ...any)) {
 	if v.Cut != m.cut {
 		bad("I8", "view %d begins at step %d, not %d", v.Number, v.Cut, m.cut)
 	}
+}
+
+// reopen has the job wait for its ranks as at its begin: the last one is lost, and where
+// they come again is where all had been.
+func (m *plain) reopen() {
+	m.open, m.halted, m.settled = false, false, false
+	m.turn++
+	m.cut, m.horizon = m.step, m.step
+	m.grant()
+	m.w.steps.undo(m.step)
+	m.plans[m.turn] = []stretch{{m.cut, nil}}
 }
 
 // newcomer is admitted: it must mean this job, and be new.

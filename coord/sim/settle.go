@@ -56,7 +56,7 @@ func (w *World) stop() {
 
 func (w *World) reasons() {
 	for _, p := range w.live() {
-		if s := p.node.State(); s.Waiting == "" && s.Ending == "" && !s.Over {
+		if s := p.node.State(); p.node.Waiting() == "" && s.Ending == "" && !s.Over {
 			w.violate("I11", p.place, "a majority of the voters is lost, and the agent does not say so")
 		}
 	}

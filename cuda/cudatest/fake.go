@@ -62,6 +62,11 @@ func (f *Fake) Lose(device, status int) { f.lib.Call("lose", "", device, status)
 // Calls says how often an entry was called.
 func (f *Fake) Calls(entry string) int { return f.lib.Call("calls", entry, 0, 0) }
 
+// Uploading says on how many of the streams that there are something was to be copied to
+// a device. One engine does all of that: on another stream, a copy waits for what is in
+// front of it on all of them.
+func (f *Fake) Uploading() int { return f.lib.Call("live", "uploading", 0, 0) }
+
 // Live says what the driver holds and nobody has given back yet.
 func (f *Fake) Live() Live {
 	get := func(what string) int { return f.lib.Call("live", what, 0, 0) }

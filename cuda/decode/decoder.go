@@ -9,34 +9,60 @@ import (
 	"github.com/headrace/headrace/nd"
 )
 
-// A Chunk is SrcBytes of frames at Src, which decode to DstBytes at Dst, both in
-// device memory. Dst begins at a multiple of 16. Src may begin anywhere; the aligned
-// 16 bytes that hold a byte of it must be readable.
+// A Chunk is SrcBytes of encoded bytes at Src, which decode to DstBytes at Dst.
+//
+// Dst is device memory and begins at a multiple of 16. Src may begin anywhere, in device memory
+// or in pinned or registered host memory; the aligned 16 bytes that hold a byte of it
+// must be readable.
 type Chunk struct {
 	Src, Dst           cuda.Ptr
 	SrcBytes, DstBytes int
-	Unchecked          bool // content checksums are not verified
+	Method             uint8 // kernels.Zstd and so on
+	Typesize           int   // up to 255, of elements whose bytes are apart; 0 and 1: they are not
+	Unchecked          bool  // checksums that are part of the format are not compared
+	Summed             bool  // a CRC-32C of the SrcBytes, little-endian, follows them: it is compared
 }
 
 // Decoder decodes a batch of chunks at a time, with memory of its own: scratch on the
 // device, a table of chunks and their statuses. It belongs to one goroutine. Several
 // decoders on a device work beside each other.
 type Decoder struct {
-	device   *cuda.Device
-	module   *cuda.Module
-	call     *Call
-	limits   Limits
-	commands cuda.Commands
-	scratch  cuda.Ptr
-	table    cuda.Ptr // chunks, then statuses
-	host     []byte   // the same, pinned
-	done     *cuda.Event
-	started  int // chunks of the batch in flight
+	device *cuda.Device
+	module *cuda.Module
+	limits Limits
+	takes  [kernels.Families]bool
+
+	plain, inflate, sums step
+	zstd                 *Call // nil if it takes none
+	commands             cuda.Commands
+	params               []byte
+
+	scratch cuda.Ptr // zstd's
+	second  cuda.Ptr // where shuffled chunks are decoded to
+	table   cuda.Ptr // chunks, then statuses
+	host    []byte   // the same, pinned
+	done    *cuda.Event
+	started []uint8 // methods of the batch in flight
 }
 
-// Open takes the memory for batches within limits.
-func Open(device *cuda.Device, limits Limits) (*Decoder, error) {
+// Open takes the memory for batches within limits, of chunks of the given methods
+// (kernels.Zstd and so on) or, if there are none, of all. Memory that only others need is not
+// taken.
+func Open(device *cuda.Device, limits Limits, methods ...uint8) (*Decoder, error) {
+	if err := limits.check(); err != nil {
+		return nil, err
+	}
 	d := &Decoder{device: device, limits: limits}
+	for _, m := range methods {
+		f := kernels.FamilyOf(m)
+		if f == kernels.Families {
+			return nil, nd.Errorf(nd.ErrUnsupported, "no kernel decodes method %d", m)
+		}
+		d.takes[f] = true
+	}
+	if len(methods) == 0 {
+		d.takes = [kernels.Families]bool{true, true, true}
+	}
 	if err := d.open(); err != nil {
 		_ = d.Close() // the first error counts
 		return nil, err
@@ -45,19 +71,31 @@ func Open(device *cuda.Device, limits Limits) (*Decoder, error) {
 }
 
 func (d *Decoder) open() (err error) {
-	bytes, err := d.limits.Scratch()
-	if err != nil {
-		return err
-	}
 	if d.module, err = d.device.LoadModule(kernels.Images()); err != nil {
 		return err
 	}
-	z, err := NewZstd(d.device, d.module)
-	if err != nil {
-		return err
+	for _, k := range []struct {
+		name  string
+		block int
+		step  *step
+	}{
+		{kernels.Decode, kernels.DecodeBlock, &d.plain},
+		{kernels.Inflate, kernels.InflateBlock, &d.inflate},
+		{kernels.Crc32c, kernels.Crc32cBlock, &d.sums},
+	} {
+		if *k.step, err = findStep(d.device, d.module, k.name, k.block, 0); err != nil {
+			return err
+		}
 	}
-	if d.scratch, err = d.device.Alloc(bytes); err != nil {
-		return err
+	if d.takes[kernels.ZstdFamily] {
+		if err := d.openZstd(); err != nil {
+			return err
+		}
+	}
+	if n := d.limits.second(); n > 0 {
+		if d.second, err = d.device.Alloc(n); err != nil {
+			return err
+		}
 	}
 	if d.table, err = d.device.Alloc(d.statusAt(d.limits.Chunks + 1)); err != nil {
 		return err
@@ -65,16 +103,29 @@ func (d *Decoder) open() (err error) {
 	if d.host, err = d.device.AllocHost(d.statusAt(d.limits.Chunks + 1)); err != nil {
 		return err
 	}
-	if d.done, err = d.device.NewEvent(false); err != nil {
+	d.done, err = d.device.NewEvent(false)
+	return err
+}
+
+func (d *Decoder) openZstd() error {
+	z, err := NewZstd(d.device, d.module)
+	if err != nil {
 		return err
 	}
-	d.call, err = z.NewCall(d.limits, d.scratch)
+	bytes, err := d.limits.Scratch()
+	if err != nil {
+		return err
+	}
+	if d.scratch, err = d.device.Alloc(bytes); err != nil {
+		return err
+	}
+	d.zstd, err = z.NewCall(d.limits, d.scratch)
 	return err
 }
 
 // statusAt is where in the table the status of a chunk is.
 func (d *Decoder) statusAt(i int) int64 {
-	return int64(d.limits.Chunks)*kernels.ZstdChunkBytes + 4*int64(i)
+	return int64(d.limits.Chunks)*kernels.ChunkBytes + 4*int64(i)
 }
 
 // Start enqueues the decoding of a batch on a stream and returns. Sources and
@@ -84,46 +135,124 @@ func (d *Decoder) Start(stream *cuda.Stream, chunks []Chunk) error {
 	if err := d.admit(chunks); err != nil || len(chunks) == 0 {
 		return err
 	}
-	b := d.host[:0]
-	for i, c := range chunks {
-		k := kernels.ZstdChunk{Src: uint64(c.Src), Dst: uint64(c.Dst), SrcBytes: uint32(c.SrcBytes), DstBytes: uint32(c.DstBytes), Status: uint32(i)}
-		if c.Unchecked {
-			k.Flags = kernels.ZstdUnchecked
-		}
-		b = k.Append(b)
-	}
+	count, summed := d.list(chunks)
 	host, status := cuda.Address(d.host), cuda.Ptr(d.statusAt(0))
 	d.commands.Reset()
-	d.commands.Copy(stream, d.table, host, int64(len(b)))
-	if err := d.call.Append(&d.commands, stream, d.table, d.table+status, len(chunks)); err != nil {
-		return err
+	d.commands.Copy(stream, d.table, host, int64(len(chunks))*kernels.ChunkBytes)
+	at := d.table
+	for f, n := range count {
+		if err := d.decode(stream, kernels.Family(f), at, n); err != nil {
+			return err
+		}
+		at += cuda.Ptr(n * kernels.ChunkBytes)
+	}
+	if summed {
+		d.launch(stream, d.sums, min(len(chunks), d.sums.resident(d.device, d.limits.SMs)), d.table, len(chunks))
 	}
 	d.commands.Copy(stream, host+status, d.table+status, 4*int64(len(chunks)))
 	d.commands.Record(stream, d.done)
 	if err := d.device.Run(&d.commands); err != nil {
 		return err
 	}
-	d.started = len(chunks)
+	d.started = d.started[:0]
+	for _, c := range chunks {
+		d.started = append(d.started, c.Method)
+	}
 	return nil
+}
+
+// list writes the table, the chunks of a family beside each other, and says how many
+// these are.
+func (d *Decoder) list(chunks []Chunk) (count [kernels.Families]int, summed bool) {
+	for _, c := range chunks {
+		count[kernels.FamilyOf(c.Method)]++
+	}
+	var next [kernels.Families]int
+	for f := range kernels.Families - 1 {
+		next[f+1] = next[f] + count[f]
+	}
+	second := d.second
+	for i, c := range chunks {
+		k := kernels.Chunk{
+			Src: uint64(c.Src), Dst: uint64(c.Dst), SrcBytes: uint32(c.SrcBytes), DstBytes: uint32(c.DstBytes), Status: uint32(i),
+			Method: c.Method, Typesize: uint8(c.Typesize),
+		}
+		if c.shuffled() {
+			k.Scratch = uint64(second)
+			second += (cuda.Ptr(c.DstBytes) + 15) / 16 * 16
+		}
+		if c.Unchecked {
+			k.Flags |= kernels.Unchecked
+		}
+		if c.Summed {
+			k.Flags |= kernels.Summed
+			summed = true
+		}
+		f := kernels.FamilyOf(c.Method)
+		k.Append(d.host[:next[f]*kernels.ChunkBytes])
+		next[f]++
+	}
+	return count, summed
+}
+
+// decode enqueues the kernels of a family for n chunks of the table.
+func (d *Decoder) decode(stream *cuda.Stream, f kernels.Family, at cuda.Ptr, n int) error {
+	switch {
+	case n == 0:
+	case f == kernels.ZstdFamily:
+		return d.zstd.Append(&d.commands, stream, at, d.table+cuda.Ptr(d.statusAt(0)), n)
+	case f == kernels.InflateFamily:
+		d.launch(stream, d.inflate, d.inflate.forItems(d.device, d.limits.SMs, n), at, n)
+	default:
+		d.launch(stream, d.plain, d.plain.forItems(d.device, d.limits.SMs, n), at, n)
+	}
+	return nil
+}
+
+// launch enqueues a kernel for n chunks of the table.
+func (d *Decoder) launch(stream *cuda.Stream, s step, grid int, at cuda.Ptr, n int) {
+	d.params = kernels.DecodeParams{Chunks: uint64(at), Status: uint64(d.table) + uint64(d.statusAt(0)), N: uint32(n)}.Append(d.params[:0])
+	s.launch(&d.commands, stream, grid, d.params)
 }
 
 // admit checks a batch against the limits.
 func (d *Decoder) admit(chunks []Chunk) error {
-	if d.started > 0 {
-		return nd.Errorf(nd.ErrBug, "a batch of %d chunks is in flight and was not waited for", d.started)
+	if len(d.started) > 0 {
+		return nd.Errorf(nd.ErrBug, "a batch of %d chunks is in flight and was not waited for", len(d.started))
 	}
 	if len(chunks) > d.limits.Chunks {
 		return nd.Errorf(nd.ErrBudget, "a batch of %d chunks, the decoder was opened for %d", len(chunks), d.limits.Chunks)
 	}
-	total := int64(0)
+	total, shuffled := int64(0), int64(0)
 	for i, c := range chunks {
-		if c.SrcBytes < 0 || c.DstBytes < 0 || c.SrcBytes > math.MaxInt32 || c.DstBytes > math.MaxInt32 || c.Dst%16 != 0 {
-			return nd.Errorf(nd.ErrBug, "chunk %d of %d bytes, decoded to %d at %#x: at most %d, at a multiple of 16", i, c.SrcBytes, c.DstBytes, c.Dst, math.MaxInt32)
+		if err := d.admitChunk(i, c); err != nil {
+			return err
 		}
 		total += int64(c.DstBytes)
+		if c.shuffled() {
+			shuffled += int64(c.DstBytes)
+		}
 	}
 	if total > d.limits.Bytes {
 		return nd.Errorf(nd.ErrBudget, "a batch that decodes to %d bytes, the decoder was opened for %d", total, d.limits.Bytes)
+	}
+	if most := max(0, d.limits.Shuffled); shuffled > most {
+		return nd.Errorf(nd.ErrBudget, "a batch whose shuffled chunks decode to %d bytes, the decoder was opened for %d", shuffled, most)
+	}
+	return nil
+}
+
+func (d *Decoder) admitChunk(i int, c Chunk) error {
+	f := kernels.FamilyOf(c.Method)
+	switch {
+	case f == kernels.Families:
+		return nd.Errorf(nd.ErrUnsupported, "chunk %d: no kernel decodes method %d", i, c.Method)
+	case !d.takes[f]:
+		return nd.Errorf(nd.ErrBudget, "chunk %d: %s, the decoder was opened for other methods", i, methodNames[c.Method])
+	case c.SrcBytes < 0 || c.DstBytes < 0 || c.SrcBytes > math.MaxInt32 || c.DstBytes > math.MaxInt32 || c.Dst%16 != 0:
+		return nd.Errorf(nd.ErrBug, "chunk %d of %d bytes, decoded to %d at %#x: at most %d, at a multiple of 16", i, c.SrcBytes, c.DstBytes, c.Dst, math.MaxInt32)
+	case c.Typesize < 0 || c.Typesize > math.MaxUint8:
+		return nd.Errorf(nd.ErrBug, "chunk %d: elements of %d bytes, at most %d", i, c.Typesize, math.MaxUint8)
 	}
 	return nil
 }
@@ -131,29 +260,17 @@ func (d *Decoder) admit(chunks []Chunk) error {
 // Wait blocks until the batch is decoded. Of each chunk it appends an error to errs, or nil; its
 // own error says that the device failed, and nothing is known of the chunks.
 func (d *Decoder) Wait(errs []error) ([]error, error) {
-	n := d.started
-	if n == 0 {
+	if len(d.started) == 0 {
 		return errs, nil
 	}
 	if err := d.done.Wait(); err != nil {
 		return errs, err
 	}
-	d.started = 0
-	for i := range n {
-		errs = append(errs, statusError(binary.LittleEndian.Uint32(d.host[d.statusAt(i):])))
+	for i, method := range d.started {
+		errs = append(errs, statusError(binary.LittleEndian.Uint32(d.host[d.statusAt(i):]), method))
 	}
+	d.started = d.started[:0]
 	return errs, nil
-}
-
-func statusError(status uint32) error {
-	switch status {
-	case kernels.OK:
-		return nil
-	case kernels.Corrupt:
-		return nd.Errorf(nd.ErrCorrupt, "zstd: the frames break the format, their checksum, or decode to another length")
-	default:
-		return nd.Errorf(nd.ErrUnsupported, "zstd: a chunk that the GPU leaves to the host's decoder")
-	}
 }
 
 // Close waits for the batch in flight and gives everything back.
@@ -164,8 +281,8 @@ func (d *Decoder) Close() error {
 			first = err
 		}
 	}
-	if d.call != nil {
-		keep(d.call.Close())
+	if d.zstd != nil {
+		keep(d.zstd.Close())
 	}
 	if d.done != nil {
 		keep(d.done.Close())
@@ -173,7 +290,7 @@ func (d *Decoder) Close() error {
 	if d.host != nil {
 		keep(d.device.FreeHost(d.host))
 	}
-	for _, p := range []cuda.Ptr{d.table, d.scratch} {
+	for _, p := range []cuda.Ptr{d.table, d.second, d.scratch} {
 		if p != 0 {
 			keep(d.device.Free(p))
 		}

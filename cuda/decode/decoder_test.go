@@ -11,6 +11,7 @@ import (
 	"github.com/headrace/headrace/cuda"
 	"github.com/headrace/headrace/cuda/cudatest"
 	"github.com/headrace/headrace/cuda/decode"
+	"github.com/headrace/headrace/cuda/kernels"
 	"github.com/headrace/headrace/nd"
 )
 
@@ -83,12 +84,16 @@ func (r *rig) copy(t *testing.T, data []byte, p cuda.Ptr, in bool) {
 
 func (r *rig) chunk(t *testing.T, frame []byte, n int) decode.Chunk {
 	t.Helper()
-	return decode.Chunk{Src: r.upload(t, frame, len(frame)), Dst: r.upload(t, nil, n), SrcBytes: len(frame), DstBytes: n}
+	return decode.Chunk{Src: r.upload(t, frame, len(frame)), Dst: r.upload(t, nil, n), SrcBytes: len(frame), DstBytes: n, Method: kernels.Zstd}
 }
 
 func encode(t *testing.T, data []byte) []byte {
+	return encodeBy(t, data, "zstd", `{"level":3,"checksum":true}`)
+}
+
+func encodeBy(t *testing.T, data []byte, name, config string) []byte {
 	t.Helper()
-	c := must(codec.New("zstd", json.RawMessage(`{"level":3,"checksum":true}`)))(t)
+	c := must(codec.New(name, json.RawMessage(config)))(t)
 	return must(c.Encode(nil, data))(t)
 }
 
@@ -102,15 +107,21 @@ func words(n int) []byte {
 }
 
 // Each chunk of a batch is decoded or has its own error, and the memory can be used
-// again and again.
+// again and again, on all of the device or on a part of one multiprocessor.
 func TestDecoder(t *testing.T) {
+	for _, sms := range []float64{0, 0.001} {
+		testDecoder(t, sms)
+	}
+}
+
+func testDecoder(t *testing.T, sms float64) {
 	r := open(t)
 	data := words(100_000)
 	frame := encode(t, data)
 	torn, wrongSum := frame[:len(frame)-9], bytes.Clone(frame)
 	wrongSum[len(wrongSum)-1]++
 	dictionary := []byte{0x28, 0xB5, 0x2F, 0xFD, 0x21, 7, 0, 1, 0, 0}
-	d := must(decode.Open(r.Device, decode.Limits{Chunks: 6, Bytes: 600_000}))(t)
+	d := must(decode.Open(r.Device, decode.Limits{Chunks: 6, Bytes: 600_000, SMs: sms}))(t)
 	unchecked := r.chunk(t, wrongSum, len(data))
 	unchecked.Unchecked = true
 	chunks := []decode.Chunk{
@@ -145,21 +156,34 @@ func TestLimits(t *testing.T) {
 	frame := encode(t, words(500))
 	c := r.chunk(t, frame, 500)
 	for name, chunks := range map[string][]decode.Chunk{
-		"chunks": {c, c, c}, "bytes": {c, {Src: c.Src, SrcBytes: c.SrcBytes, Dst: c.Dst, DstBytes: 501}},
+		"chunks": {c, c, c}, "bytes": {c, {Src: c.Src, SrcBytes: c.SrcBytes, Dst: c.Dst, DstBytes: 501, Method: kernels.Zstd}},
 	} {
 		if err := d.Start(r.stream, chunks); !errors.Is(err, nd.ErrBudget) {
 			t.Errorf("too many %s: %v", name, err)
 		}
 	}
-	if err := d.Start(r.stream, []decode.Chunk{{Src: c.Src, SrcBytes: c.SrcBytes, Dst: c.Dst + 8, DstBytes: 500}}); !errors.Is(err, nd.ErrBug) {
-		t.Errorf("a destination at a multiple of 8: %v", err)
+	for name, change := range map[string]struct {
+		of   func(*decode.Chunk)
+		want error
+	}{
+		"a destination at a multiple of 8": {func(c *decode.Chunk) { c.Dst += 8 }, nd.ErrBug},
+		"elements of 256 bytes":            {func(c *decode.Chunk) { c.Typesize = 256 }, nd.ErrBug},
+		"less than no bytes":               {func(c *decode.Chunk) { c.SrcBytes = -1 }, nd.ErrBug},
+		"the host's method":                {func(c *decode.Chunk) { c.Method = kernels.Host }, nd.ErrUnsupported},
+		"no method":                        {func(c *decode.Chunk) { c.Method = 99 }, nd.ErrUnsupported},
+	} {
+		wrong := c
+		change.of(&wrong)
+		if err := d.Start(r.stream, []decode.Chunk{wrong}); !errors.Is(err, change.want) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	ok(t, d.Start(r.stream, []decode.Chunk{c}))
 	if err := d.Start(r.stream, []decode.Chunk{c}); !errors.Is(err, nd.ErrBug) {
 		t.Errorf("a second batch: %v", err)
 	}
 	ok(t, d.Close())
-	for _, l := range []decode.Limits{{}, {Chunks: 1}, {Bytes: 1}, {Chunks: 1, Bytes: 1, Arena: -1}} {
+	for _, l := range []decode.Limits{{}, {Chunks: 1}, {Bytes: 1}, {Chunks: 1, Bytes: 1, Arena: -1}, {Chunks: 1, Bytes: 1, SMs: -1}, {Chunks: 1, Bytes: 1, Blocks: -1}} {
 		if _, err := decode.Open(r.Device, l); !errors.Is(err, nd.ErrConfig) {
 			t.Errorf("%+v: %v", l, err)
 		}
@@ -175,6 +199,34 @@ func TestScratch(t *testing.T) {
 		if limit := bytes*19/10 + 1<<20; got > limit {
 			t.Errorf("%d chunks: %d bytes of scratch, %.3f a decoded byte", n, got, float64(got)/float64(bytes))
 		}
+	}
+}
+
+// Memory is taken for the methods that a decoder is opened for, and what they do not need is
+// refused.
+func TestMethods(t *testing.T) {
+	r := open(t)
+	data := words(1000)
+	lz4 := r.chunk(t, encodeBy(t, data, "lz4", ""), len(data))
+	lz4.Method = kernels.LZ4
+	zstd := r.chunk(t, encode(t, data), len(data))
+	apart := lz4
+	apart.Typesize = 2
+	before := r.fake.Live().Bytes
+	d := must(decode.Open(r.Device, decode.Limits{Chunks: 2, Bytes: 100_000, Shuffled: -1}, kernels.LZ4, kernels.Copy))(t)
+	if more := r.fake.Live().Bytes - before; more > 1000 {
+		t.Errorf("%d bytes of device memory for chunks that need none", more)
+	}
+	for name, c := range map[string]decode.Chunk{"zstd": zstd, "shuffled": apart} {
+		if err := d.Start(r.stream, []decode.Chunk{c}); !errors.Is(err, nd.ErrBudget) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	ok(t, d.Start(r.stream, []decode.Chunk{lz4}))
+	ok(t, must(d.Wait(nil))(t)[0])
+	ok(t, d.Close())
+	if _, err := decode.Open(r.Device, decode.Limits{Chunks: 1, Bytes: 1}, kernels.Host); !errors.Is(err, nd.ErrUnsupported) {
+		t.Errorf("opened for what no kernel decodes: %v", err)
 	}
 }
 

@@ -1,21 +1,38 @@
-// Package decode decodes batches of zstd frames (RFC 8878) from device memory to
-// device memory, with kernels of package kernels.
+// Package decode decodes batches of encoded chunks from memory to device memory, with
+// the kernels of package kernels.
 //
 //	Open -> Decoder -> Start(stream, chunks) -> Wait -> an error or nil for each chunk
 //	NewZstd -> Zstd -> NewCall -> Call.Append(commands)     for callers with memory of their own
 //
-// A chunk is one or more frames, skippable ones among them, that decode to a length
-// which the caller knows. What is decoded is every frame that libzstd writes at any
-// level, with and without content size; content checksums are verified unless the
-// chunk says otherwise. The headers are scanned on the GPU: the host never looks at
-// a compressed byte, and nothing is read back before the statuses.
+// A chunk is bytes of one of these methods, which decode to a length that the caller
+// knows:
 //
-// A chunk fails alone. One that breaks the format, or decodes to another length, is
-// [nd.ErrCorrupt]. One that is [nd.ErrUnsupported] may be good: it wants a dictionary, is
-// of a legacy format, bends the format where libzstd may not look, or found no
-// room in the scratch memory. It is for the host's decoder, which has the last word.
-// In both cases the chunk's bytes of the output are zero.
+//	kernels.Zstd        zstd frames (RFC 8878), as libzstd writes them at any level
+//	kernels.LZ4         numcodecs' lz4: the length in 4 bytes, then a block
+//	kernels.Zlib, Gzip  RFC 1950; members of RFC 1952
+//	kernels.Blosc       a blosc 1 frame with lz4, lz4hc or blosclz inside
+//	kernels.BloscZstd   a blosc 1 frame with zstd inside
+//	kernels.BloscZlib   a blosc 1 frame with zlib inside
+//	kernels.Unshuffle   the bytes of elements apart, of size Typesize
+//	kernels.Copy        plain bytes
 //
-// Scratch memory is sized before the first call, from the limits of a call; see
-// [Limits.Scratch]. Calls in flight beside each other each have their own.
+// What Unshuffle undoes may also have been done before a chunk was encoded with zstd, lz4, zlib or
+// gzip: its Typesize says so. A blosc frame says it by itself. Behind the bytes of any chunk
+// there may be a CRC-32C of them, which is compared if the chunk is Summed.
+//
+// The host never looks at an encoded byte: headers are read on the GPU, and nothing is
+// read back before the statuses. Sources may lie in device memory or in host memory that
+// the GPU can read, pinned or registered: then the kernels read it over the bus. Those
+// of zstd and zlib read bytes more than once; for them a copy to the device comes first, unless
+// there are few.
+//
+// A chunk fails alone. One that breaks its format, a checksum, or decodes to another
+// length, is [nd.ErrCorrupt]. One that is [nd.ErrUnsupported] may be good: it is of another
+// method than it is said to be, wants a dictionary, is of a legacy format, bends the format where
+// common decoders may not look, or found no room in the scratch memory. It is for the
+// host's decoder, which has the last word. In both cases the chunk's bytes of the output
+// are zero.
+//
+// Memory is sized before the first call, from the limits of a call; see [Limits]. Calls in
+// flight beside each other each have their own.
 package decode

@@ -11,9 +11,18 @@ import (
 type Limits struct {
 	Chunks int   // most chunks
 	Bytes  int64 // most bytes that they decode to, together
-	// Arena is how many bytes of tables, literals and sequences there is room for;
-	// 0 is DefaultArena. A sequence takes 8 bytes, a block of up to 128 KiB 3 KiB.
+	// Arena is how many bytes of tables, literals and sequences of zstd there is room
+	// for; 0 is DefaultArena. A sequence takes 8 bytes, a block of up to 128 KiB 3 KiB.
 	Arena int64
+	// Blocks is how many blocks of zstd there is room for; 0 is one for each 16 KiB and
+	// four more for each chunk. A stream of a blosc frame has a block at least.
+	Blocks int
+	// Shuffled is how many of Bytes may be of shuffled chunks: of blosc frames, and of those
+	// whose Typesize says so. A Decoder has a second buffer for them. 0 is all, less is none.
+	Shuffled int64
+	// SMs is how many multiprocessors its kernels take at once; 0 is all. A part of one
+	// is the part of the blocks that it holds.
+	SMs float64
 }
 
 const (
@@ -27,25 +36,42 @@ const (
 // of 8 bytes each, that is 1.8 bytes a byte); most data takes less than half of it.
 func (l Limits) DefaultArena() int64 { return l.Bytes/20*37 + 1<<20 }
 
-// check fills in the default.
+// check fills in the defaults.
 func (l *Limits) check() error {
-	if l.Chunks < 1 || l.Chunks > math.MaxInt32 || l.Bytes < 1 || l.Arena < 0 || l.blocks() > math.MaxInt32 {
-		return nd.Errorf(nd.ErrConfig, "a decoder of %d chunks, %d bytes, an arena of %d bytes", l.Chunks, l.Bytes, l.Arena)
+	if l.Chunks < 1 || l.Chunks > math.MaxInt32 || l.Bytes < 1 || l.Arena < 0 || l.SMs < 0 || l.Blocks < 0 || l.blocks() > math.MaxInt32 {
+		return nd.Errorf(nd.ErrConfig, "a decoder of %d chunks, %d bytes, %d blocks, an arena of %d bytes, on %g multiprocessors", l.Chunks, l.Bytes, l.Blocks, l.Arena, l.SMs)
 	}
 	if l.Arena == 0 {
 		l.Arena = l.DefaultArena()
 	}
 	l.Arena = (l.Arena + 15) / 16 * 16
+	if l.Shuffled == 0 || l.Shuffled > l.Bytes {
+		l.Shuffled = l.Bytes
+	}
 	return nil
 }
 
-func (l Limits) blocks() int64 { return l.Bytes/usualBlock + blocksOfChunk*int64(l.Chunks) }
+func (l Limits) blocks() int64 {
+	if l.Blocks > 0 {
+		return int64(l.Blocks)
+	}
+	return l.Bytes/usualBlock + blocksOfChunk*int64(l.Chunks)
+}
 
-// Scratch is how many bytes of device memory a call within these limits works in. By default
-// that is 1.9 times Bytes.
+// Scratch is how many bytes of device memory a call of zstd within these limits works in. By
+// default that is 1.9 times Bytes.
 func (l Limits) Scratch() (int64, error) {
 	if err := l.check(); err != nil {
 		return 0, err
 	}
-	return kernels.ZstdWorkBytes(l.Chunks, int(l.blocks()), l.Arena), nil
+	return kernels.ZstdWorkBytes(int(l.blocks()), l.Arena), nil
+}
+
+// second is the size of the buffer that shuffled chunks go by way of: each begins at a multiple
+// of 16.
+func (l Limits) second() int64 {
+	if l.Shuffled < 0 {
+		return 0
+	}
+	return l.Shuffled + 16*int64(l.Chunks)
 }

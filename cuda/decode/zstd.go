@@ -6,22 +6,15 @@ import (
 	"github.com/headrace/headrace/nd"
 )
 
-// step is a kernel of the decoder on a device, and how it is launched.
-type step struct {
-	kernel cuda.Function
-	block  int
-	shared int
-	grid   int // what the device holds at once
-}
-
-// Zstd is the decoder's kernels on a device. It is immutable and valid as long as the
+// Zstd is the kernels of zstd on a device. It is immutable and valid as long as the
 // module.
 type Zstd struct {
 	device *cuda.Device
 	begin  []step // one after the other
 	// These two are bound by latency and run beside each other.
 	literals, sequences step
-	execute             step
+	execute, wide       step // one of these, see executeStep
+	finish              step
 }
 
 // NewZstd finds the kernels in a module made of kernels.Images.
@@ -36,37 +29,19 @@ func NewZstd(device *cuda.Device, module *cuda.Module) (*Zstd, error) {
 		{kernels.ZstdTables, kernels.ZstdTablesBlock, 0, &z.begin[1]},
 		{kernels.ZstdCount, kernels.ZstdOrderBlock, 0, &z.begin[2]},
 		{kernels.ZstdOrder, kernels.ZstdOrderBlock, 0, &z.begin[3]},
-		{kernels.ZstdLiterals, kernels.ZstdStreamBlock, 0, &z.literals},
-		{kernels.ZstdSequences, kernels.ZstdStreamBlock, kernels.ZstdSequencesShared, &z.sequences},
+		{kernels.ZstdLiterals, kernels.ZstdLiteralsBlock, 0, &z.literals},
+		{kernels.ZstdSequences, kernels.ZstdSequencesBlock, kernels.ZstdSequencesShared, &z.sequences},
 		{kernels.ZstdExecute, kernels.ZstdExecuteBlock, 0, &z.execute},
+		{kernels.ZstdExecuteWide, kernels.ZstdExecuteWideBlock, 0, &z.wide},
+		{kernels.ZstdFinish, kernels.ZstdFinishBlock, 0, &z.finish},
 	} {
-		s, err := z.find(module, k.name, k.block, k.shared)
+		s, err := findStep(device, module, k.name, k.block, k.shared)
 		if err != nil {
 			return nil, err
 		}
 		*k.step = s
 	}
 	return z, nil
-}
-
-func (z *Zstd) find(module *cuda.Module, name string, block, shared int) (step, error) {
-	f, err := module.Function(name)
-	if err != nil {
-		return step{}, err
-	}
-	if shared > 0 {
-		if err := f.AllowShared(shared); err != nil {
-			return step{}, err
-		}
-	}
-	each, err := f.BlocksPerSM(block, shared)
-	if err != nil {
-		return step{}, err
-	}
-	if each < 1 {
-		return step{}, nd.Errorf(nd.ErrDevice, "kernel %s does not fit a multiprocessor of %s", name, z.device.Info().Name)
-	}
-	return step{f, block, shared, each * z.device.Info().SMs}, nil
 }
 
 // Call is what one call in flight needs beside its memory. It belongs to one
@@ -111,8 +86,8 @@ func (c *Call) open() (err error) {
 	return err
 }
 
-// Append adds the decoding of n chunks to the commands of a stream. table is the address of
-// their kernels.ZstdChunk, status that of the words that these name; both stay as they
+// Append adds the decoding of n chunks to the commands of a stream. table is the address of their
+// kernels.Chunk, of Zstd or BloscZstd, status that of the words that these name; both stay as they
 // are until the stream has passed. Chunks beyond the limits are a bug of the caller.
 func (c *Call) Append(commands *cuda.Commands, stream *cuda.Stream, table, status cuda.Ptr, n int) error {
 	if n < 0 || n > c.limits.Chunks {
@@ -135,12 +110,22 @@ func (c *Call) Append(commands *cuda.Commands, stream *cuda.Stream, table, statu
 	commands.Record(c.side, c.joined)
 	c.launch(commands, stream, c.zstd.sequences)
 	commands.Await(stream, c.joined)
-	c.launch(commands, stream, c.zstd.execute)
+	c.launch(commands, stream, c.executeStep(n))
+	c.launch(commands, stream, c.zstd.finish)
 	return nil
 }
 
+// executeStep is the kernel that has the more threads at work on n chunks: the wide one, as long
+// as it takes all of them at once.
+func (c *Call) executeStep(n int) step {
+	if n <= c.zstd.wide.resident(c.zstd.device, c.limits.SMs) {
+		return c.zstd.wide
+	}
+	return c.zstd.execute
+}
+
 func (c *Call) launch(commands *cuda.Commands, stream *cuda.Stream, s step) {
-	commands.Launch(stream, s.kernel, s.grid, s.block, s.shared, c.params)
+	s.launch(commands, stream, s.resident(c.zstd.device, c.limits.SMs), c.params)
 }
 
 // Close gives back the stream and the events; work that was appended still runs.

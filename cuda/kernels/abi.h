@@ -32,7 +32,7 @@ struct Chunk {
 	u32 srcBytes, dstBytes;
 	u32 status;
 	u8 method, typesize;
-	u16 unused;
+	u16 flags;
 };
 
 struct Piece {
@@ -54,14 +54,6 @@ struct GatherParams {
 	u32 n;
 };
 
-// ZstdChunk is a chunk encoded as zstd frames.
-struct ZstdChunk {
-	u64 src, dst;
-	u32 srcBytes, dstBytes;
-	u32 status;
-	u32 flags;
-};
-
 // ZstdParams is the parameter of all kernels of zstd.
 struct ZstdParams {
 	u64 chunks, status, work;
@@ -69,21 +61,29 @@ struct ZstdParams {
 	u32 n, blocks;
 };
 
-enum ZstdFlag { ZSTD_UNCHECKED = 1 };
-
 enum Flag { BIG = 1, FILL = 2, AFFINE = 4 };
-enum Method { LZ4 = 1, BLOSC, UNSHUFFLE, COPY };
+enum Method { LZ4 = 1, BLOSC, UNSHUFFLE, COPY, ZSTD, BLOSC_ZSTD, ZLIB, GZIP, BLOSC_ZLIB };
+enum ChunkFlag { UNCHECKED = 1, SUMMED = 2 };
 enum Status { OK, CORRUPT, UNSUPPORTED };
 
 const u32 NO_CHUNK = 0xffffffff;
 const u32 MAX_RANK = 32;
-enum Block { ASSEMBLE_BLOCK = 256, DECODE_BLOCK = 64, GATHER_BLOCK = 256 };
-enum ZstdThreads { ZSTD_SCAN_BLOCK = 64, ZSTD_TABLES_BLOCK = 128, ZSTD_ORDER_BLOCK = 256, ZSTD_STREAM_BLOCK = 32, ZSTD_EXECUTE_BLOCK = 64 };
+enum Block { ASSEMBLE_BLOCK = 256, DECODE_BLOCK = 64, GATHER_BLOCK = 256, INFLATE_BLOCK = 64, CRC32C_BLOCK = 256 };
+enum ZstdThreads {
+	ZSTD_SCAN_BLOCK = 64,
+	ZSTD_TABLES_BLOCK = 128,
+	ZSTD_ORDER_BLOCK = 256,
+	ZSTD_LITERALS_BLOCK = 64,
+	ZSTD_SEQUENCES_BLOCK = 32,
+	ZSTD_EXECUTE_BLOCK = 128,
+	ZSTD_EXECUTE_WIDE_BLOCK = 256,
+	ZSTD_FINISH_BLOCK = 256
+};
 
 // The element types, numbered as in package nd.
 enum Type { BOOL = 1, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64, C64, C128, TYPES };
 
-static_assert(sizeof(Loop) == 24 && sizeof(Tile) == 48 && sizeof(Chunk) == 40 && sizeof(Piece) == 24 && sizeof(ZstdChunk) == 32, "structs");
+static_assert(sizeof(Loop) == 24 && sizeof(Tile) == 48 && sizeof(Chunk) == 40 && sizeof(Piece) == 24, "structs");
 static_assert(sizeof(AssembleParams) == 32 && sizeof(DecodeParams) == 24 && sizeof(GatherParams) == 16 && sizeof(ZstdParams) == 40,
               "parameters");
 

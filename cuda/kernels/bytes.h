@@ -14,16 +14,17 @@ HR_FN u32 loadByte(const u8 *p) {
 	asm volatile("ld.global.u8 %0, [%1];" : "=r"(v) : "l"(p));
 	return v;
 }
-// loadByteIf gives v another value only if it loads: written as a branch, the compiler copies
-// what it has loaded, and so waits for it.
-HR_FN void loadByteIf(bool loads, u32 &v, const u8 *p) {
-	asm volatile("{ .reg .pred q; setp.ne.u32 q, %2, 0; @q ld.global.u8 %0, [%1]; }" : "+r"(v) : "l"(p), "r"((u32)loads));
-}
 HR_FN u32 loadWord(const u8 *p) {
 	u32 v;
 	asm volatile("ld.global.u32 %0, [%1];" : "=r"(v) : "l"(p));
 	return v;
 }
+// loadWordIf gives v another value only if it loads: written as a branch, the compiler copies
+// what it has loaded, and so waits for it.
+HR_FN void loadWordIf(bool loads, u32 &v, const u8 *p) {
+	asm volatile("{ .reg .pred q; setp.ne.u32 q, %2, 0; @q ld.global.u32 %0, [%1]; }" : "+r"(v) : "l"(p), "r"((u32)loads));
+}
+HR_FN void loadPair(u32 *w, const u8 *p) { asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(w[0]), "=r"(w[1]) : "l"(p)); }
 HR_FN void loadVector(u32 *w, const u8 *p) {
 	asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "l"(p));
 }
@@ -35,14 +36,12 @@ HR_FN void storeVector(u8 *p, const u32 *w) {
 }
 #else
 HR_FN u32 loadByte(const u8 *p) { return *p; }
-HR_FN void loadByteIf(bool loads, u32 &v, const u8 *p) {
-	if (loads) v = *p;
-}
 HR_FN u32 loadWord(const u8 *p) {
 	u32 w;
 	memcpy(&w, p, 4);
 	return w;
 }
+HR_FN void loadPair(u32 *w, const u8 *p) { memcpy(w, __builtin_assume_aligned(p, 8), 8); }
 HR_FN void loadVector(u32 *w, const u8 *p) { memcpy(w, p, 16); }
 HR_FN void storeByte(u8 *p, u32 v) { *p = (u8)v; }
 HR_FN void storeHalf(u8 *p, u32 v) { memcpy(__builtin_assume_aligned(p, 2), &v, 2); }
@@ -50,21 +49,20 @@ HR_FN void storeWord(u8 *p, u32 v) { memcpy(__builtin_assume_aligned(p, 4), &v, 
 HR_FN void storeVector(u8 *p, const u32 *w) { memcpy(__builtin_assume_aligned(p, 16), w, 16); }
 #endif
 
-// Vector is 16 bytes; a Quad is four numbers that are read and written as one.
+// Vector is 16 bytes that are read and written as one.
 struct alignas(16) Vector {
 	u32 w[4];
-};
-struct alignas(8) Quad {
-	u16 e[4];
 };
 
 // Accesses of shared memory, aligned.
 #if defined(HR_GPU)
 HR_FN u32 getWord(const u8 *p) { return *(const u32 *)p; }
+HR_FN void putWord(u8 *p, u32 v) { *(u32 *)p = v; }
 HR_FN Vector getVector(const u8 *p) { return *(const Vector *)p; }
 HR_FN void putVector(u8 *p, const Vector &v) { *(Vector *)p = v; }
 #else
 HR_FN u32 getWord(const u8 *p) { return loadWord(p); }
+HR_FN void putWord(u8 *p, u32 v) { memcpy(p, &v, 4); }
 HR_FN Vector getVector(const u8 *p) {
 	Vector v;
 	memcpy(&v, p, sizeof v);
@@ -72,23 +70,6 @@ HR_FN Vector getVector(const u8 *p) {
 }
 HR_FN void putVector(u8 *p, const Vector &v) { memcpy(p, &v, sizeof v); }
 #endif
-
-HR_FN Quad getQuad(const u16 *p) {
-#if defined(HR_GPU)
-	return *(const Quad *)p;
-#else
-	Quad q;
-	memcpy(&q, p, sizeof q);
-	return q;
-#endif
-}
-HR_FN void putQuad(u16 *p, const Quad &q) {
-#if defined(HR_GPU)
-	*(Quad *)p = q;
-#else
-	memcpy(p, &q, sizeof q);
-#endif
-}
 
 // Run is WORDS words at any address, in two steps, so that many runs can be
 // loaded before the first is waited for. A GPU loads aligned words, and of those
@@ -119,7 +100,7 @@ template <int WORDS> struct Run {
 		shift = 8 * (u32)at;
 		HR_UNROLL for (int i = 0; i <= WORDS; i++) {
 			raw[i] = 0;
-			if (4 * i + 4 > from + at && 4 * i < to + at) raw[i] = loadWord(p - at + 4 * i);
+			if (from < to && 4 * i + 4 > from + at && 4 * i < to + at) raw[i] = loadWord(p - at + 4 * i);
 		}
 	}
 #else

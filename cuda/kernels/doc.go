@@ -3,8 +3,9 @@
 //
 //	bytes of a wave -> hr_decode -> chunks -> hr_assemble -> batch
 //
-// Chunks of zstd take the place of hr_decode with seven kernels, hr_zstd_scan to
-// hr_zstd_execute, which package decode launches; zstd.h tells how they follow each other.
+// Chunks of zstd, bare or in frames of blosc, take the place of hr_decode with eight
+// kernels, hr_zstd_scan to hr_zstd_finish, which package decode launches; zstd.h tells how
+// they follow each other. zlib and gzip, bare or in frames of blosc, go to hr_inflate.
 //
 // hr_gather copies pieces of registered host memory, for drivers without batched
 // copies; the engine does not launch it yet (package cuda copies piece by piece there).

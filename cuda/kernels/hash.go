@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "3f67e80edd005e6fbba13d973c9c81d559f59bfef1f31fd2d040f971586db4c8"
+const Hash = "bb7c8c190916730660b8306a966764aa0f27cbd945d5bf6d2dc903ae3a14beb7"

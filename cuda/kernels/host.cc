@@ -39,7 +39,9 @@ template <class P> static int run(void (*kernel)(P), const void *params, u32 gri
 extern "C" int hr_host_launch(const char *kernel, const void *params, unsigned grid, unsigned block) {
 	if (!strcmp(kernel, "hr_assemble")) return hr::run(hr_assemble, params, grid, block);
 	if (!strcmp(kernel, "hr_decode")) return hr::run(hr_decode, params, grid, block);
+	if (!strcmp(kernel, "hr_crc32c")) return hr::run(hr_crc32c, params, grid, block);
 	if (!strcmp(kernel, "hr_gather")) return hr::run(hr_gather, params, grid, block);
+	if (!strcmp(kernel, "hr_inflate")) return hr::run(hr_inflate, params, grid, block);
 	if (!strcmp(kernel, "hr_zstd_scan")) return hr::run(hr_zstd_scan, params, grid, block);
 	if (!strcmp(kernel, "hr_zstd_tables")) return hr::run(hr_zstd_tables, params, grid, block);
 	if (!strcmp(kernel, "hr_zstd_count")) return hr::run(hr_zstd_count, params, grid, block);
@@ -47,5 +49,7 @@ extern "C" int hr_host_launch(const char *kernel, const void *params, unsigned g
 	if (!strcmp(kernel, "hr_zstd_literals")) return hr::run(hr_zstd_literals, params, grid, block);
 	if (!strcmp(kernel, "hr_zstd_sequences")) return hr::run(hr_zstd_sequences, params, grid, block);
 	if (!strcmp(kernel, "hr_zstd_execute")) return hr::run(hr_zstd_execute, params, grid, block);
+	if (!strcmp(kernel, "hr_zstd_execute_wide")) return hr::run(hr_zstd_execute_wide, params, grid, block);
+	if (!strcmp(kernel, "hr_zstd_finish")) return hr::run(hr_zstd_finish, params, grid, block);
 	return 1;
 }

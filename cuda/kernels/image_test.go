@@ -19,8 +19,9 @@ import (
 
 // sources are the files that the image is made of, as in build.py.
 var sources = []string{
-	"abi.h", "assemble.h", "bytes.h", "convert.h", "decode.h", "gather.h", "kernels.cu", "lz4.h", "recent.h", "shuffle.h",
-	"simt.h", "window.h", "zstd.h", "zstd_bits.h", "zstd_checksum.h", "zstd_execute.h", "zstd_fse.h", "zstd_literals.h", "zstd_order.h",
+	"abi.h", "assemble.h", "blosc.h", "blosclz.h", "bytes.h", "convert.h", "crc32c.h", "decode.h", "gather.h", "inflate.h", "inflate_block.h",
+	"inflate_checksum.h", "inflate_codes.h", "inflate_input.h", "inflate_output.h", "kernels.cu", "lz4.h", "recent.h", "sequences.h", "shuffle.h",
+	"simt.h", "window.h", "zstd.h", "zstd_bits.h", "zstd_checksum.h", "zstd_execute.h", "zstd_finish.h", "zstd_fse.h", "zstd_history.h", "zstd_literals.h", "zstd_order.h",
 	"zstd_scan.h", "zstd_sequences.h", "zstd_tables.h",
 }
 
@@ -69,7 +70,7 @@ func TestImageIsPortable(t *testing.T) {
 	if !regexp.MustCompile(`(?m)^\.target sm_80$`).Match(text) {
 		t.Error("not for sm_80")
 	}
-	for _, kernel := range append(ZstdKernels(), Assemble, Decode, Gather) {
+	for _, kernel := range append(ZstdKernels(), Assemble, Decode, Gather, Inflate, Crc32c) {
 		if !bytes.Contains(text, []byte(".visible .entry "+kernel+"(")) {
 			t.Errorf("no kernel %s", kernel)
 		}
@@ -99,15 +100,15 @@ func TestLayout(t *testing.T) {
 		TileBytes, LoopBytes, ChunkBytes, PieceBytes, AssembleParamsBytes, DecodeParamsBytes, GatherParamsBytes,
 		0, 8, 16, 20, 22, 23, 24, 28, 32, 40, 32, // Tile
 		0, 8, 16, // Loop
-		0, 8, 16, 24, 28, 32, 36, 37, // Chunk
+		0, 8, 16, 24, 28, 32, 36, 37, 38, // Chunk
 		0, 8, 16, // Piece
 		0, 8, 16, 24, 0, 8, 16, 0, 8, // parameters
-		ZstdChunkBytes, ZstdParamsBytes, ZstdHeadBytes, ZstdBlockBytes, ZstdExtentBytes, ZstdSequencesShared,
-		0, 8, 16, 20, 24, 28, // ZstdChunk
+		ZstdParamsBytes, ZstdHeadBytes, ZstdBlockBytes, ZstdSegmentBytes, ZstdSequencesShared,
 		0, 8, 16, 24, 32, 36, // ZstdParams
-		ZstdScanBlock, ZstdTablesBlock, ZstdOrderBlock, ZstdStreamBlock, ZstdExecuteBlock, uint64(ZstdUnchecked),
-		AssembleBlock, DecodeBlock, GatherBlock, MaxRank, NoChunk,
+		ZstdScanBlock, ZstdTablesBlock, ZstdOrderBlock, ZstdLiteralsBlock, ZstdSequencesBlock, ZstdExecuteBlock, ZstdExecuteWideBlock, ZstdFinishBlock,
+		AssembleBlock, DecodeBlock, GatherBlock, InflateBlock, Crc32cBlock, MaxRank, NoChunk,
 		uint64(Big), uint64(Fill), uint64(Affine), uint64(LZ4), uint64(Blosc), uint64(Unshuffle), uint64(Copy),
+		uint64(Zstd), uint64(BloscZstd), uint64(Zlib), uint64(Gzip), uint64(BloscZlib), uint64(Unchecked), uint64(Summed),
 		uint64(OK), uint64(Corrupt), uint64(Unsupported),
 	}
 	for _, d := range nd.DTypes() {
@@ -131,13 +132,9 @@ func TestAppend(t *testing.T) {
 	if len(b) != TileBytes || b[47] != 9 {
 		t.Errorf("fill %x", b)
 	}
-	b = Chunk{Src: 1, Dst: 2, Scratch: 3, SrcBytes: 4, DstBytes: 5, Status: 6, Method: 7, Typesize: 8}.Append(nil)
-	if len(b) != ChunkBytes || b[0] != 1 || b[8] != 2 || b[16] != 3 || b[24] != 4 || b[28] != 5 || b[32] != 6 || b[36] != 7 || b[37] != 8 {
+	b = Chunk{Src: 1, Dst: 2, Scratch: 3, SrcBytes: 4, DstBytes: 5, Status: 6, Method: 7, Typesize: 8, Flags: 0x0a09}.Append(nil)
+	if len(b) != ChunkBytes || b[0] != 1 || b[8] != 2 || b[16] != 3 || b[24] != 4 || b[28] != 5 || b[32] != 6 || b[36] != 7 || b[37] != 8 || b[38] != 9 || b[39] != 10 {
 		t.Errorf("chunk %x", b)
-	}
-	b = ZstdChunk{Src: 1, Dst: 2, SrcBytes: 3, DstBytes: 4, Status: 5, Flags: 6}.Append(nil)
-	if len(b) != ZstdChunkBytes || b[0] != 1 || b[8] != 2 || b[16] != 3 || b[20] != 4 || b[24] != 5 || b[28] != 6 {
-		t.Errorf("zstd chunk %x", b)
 	}
 	b = ZstdParams{Chunks: 1, Status: 2, Work: 3, Arena: 4, N: 5, Blocks: 6}.Append(nil)
 	if len(b) != ZstdParamsBytes || b[0] != 1 || b[8] != 2 || b[16] != 3 || b[24] != 4 || b[32] != 5 || b[36] != 6 {

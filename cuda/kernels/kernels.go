@@ -15,6 +15,8 @@ const (
 	Assemble = "hr_assemble" // AssembleParams, tiles
 	Decode   = "hr_decode"   // DecodeParams, chunks
 	Gather   = "hr_gather"   // GatherParams, pieces
+	Inflate  = "hr_inflate"  // DecodeParams, chunks
+	Crc32c   = "hr_crc32c"   // DecodeParams, chunks of any family, behind all that decode them
 )
 
 // Threads in a block of each kernel. The kernels are compiled for them: a
@@ -23,6 +25,8 @@ const (
 	AssembleBlock = 256
 	DecodeBlock   = 64
 	GatherBlock   = 256
+	InflateBlock  = 64
+	Crc32cBlock   = 256
 )
 
 // MaxTile is the greatest number of elements of a tile: the work of one block.
@@ -98,13 +102,10 @@ func (l Loop) Append(dst []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, 0)
 }
 
-// How a chunk is encoded.
+// Flags of a chunk.
 const (
-	LZ4       uint8 = 1 + iota // numcodecs' lz4: the decoded length in 4 bytes, then a block
-	Blosc                      // a blosc 1 frame
-	Unshuffle                  // the bytes of its elements apart, of size Typesize
-	Copy                       // plain
-	Host                       // what the device cannot decode: Unsupported
+	Unchecked uint16 = 1 << iota // checksums that are part of the format are not compared
+	Summed                       // a CRC-32C of the bytes at Src, little-endian, follows them: Crc32c compares it
 )
 
 // Status words of chunks.
@@ -117,15 +118,20 @@ const (
 // A Chunk is decoded from Src, SrcBytes long, to Dst, which it must fill to
 // DstBytes exactly. Its status is written to word Status of the launch's table.
 //
-// Dst and Scratch begin at a multiple of 16; Scratch is DstBytes long and is
-// needed by Blosc alone. Src may begin anywhere. Of all sources, here and in tiles
-// and pieces, the aligned words of 4 bytes that hold a wanted byte must be readable:
-// memory is allocated so.
+// Typesize is the size of elements whose bytes were put apart (numcodecs' shuffle)
+// before they were encoded; 0 and 1 are no such thing. A blosc frame says by itself
+// how it was shuffled.
+//
+// Dst and Scratch begin at a multiple of 16; Scratch is DstBytes long and is needed for blosc and
+// for Typesize above 1, but not for Unshuffle. Src may begin anywhere. Of all sources, here and in
+// tiles and pieces, the aligned words of 4 bytes that hold a wanted byte must be readable, and the
+// aligned vectors of 16 bytes where ZstdKernels decode: memory is allocated so.
 type Chunk struct {
 	Src, Dst, Scratch  uint64
 	SrcBytes, DstBytes uint32
 	Status             uint32
 	Method, Typesize   uint8
+	Flags              uint16
 }
 
 // Append writes the chunk as the kernels read it.
@@ -136,7 +142,8 @@ func (c Chunk) Append(dst []byte) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, c.SrcBytes)
 	dst = binary.LittleEndian.AppendUint32(dst, c.DstBytes)
 	dst = binary.LittleEndian.AppendUint32(dst, c.Status)
-	return append(dst, c.Method, c.Typesize, 0, 0)
+	dst = append(dst, c.Method, c.Typesize)
+	return binary.LittleEndian.AppendUint16(dst, c.Flags)
 }
 
 // A Piece is N bytes to be copied. Src may be registered host memory; then Dst
@@ -164,7 +171,7 @@ func (p AssembleParams) Append(dst []byte) []byte {
 	return appendTable(dst, p.Status, p.N)
 }
 
-// DecodeParams is the parameter of Decode: the addresses of N chunks and of the
+// DecodeParams is the parameter of Decode, Inflate and Crc32c: the addresses of N chunks and of the
 // status words.
 type DecodeParams struct {
 	Chunks, Status uint64

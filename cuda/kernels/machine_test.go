@@ -3,13 +3,16 @@ package kernels
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 )
 
 // A machine is a child process with a host build of the kernels under the
@@ -18,77 +21,119 @@ type machine struct {
 	in     *bufio.Writer
 	out    *bufio.Reader
 	stderr *bytes.Buffer
+	fibers bool
 }
 
-// machines are the two host builds (see simt.h): one thread a block, and fibers.
-var machines = struct {
-	sync.Mutex
-	dir   string
-	built map[string]string
-}{built: map[string]string{}}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if machines.dir != "" {
-		_ = os.RemoveAll(machines.dir)
+// thin is what is decoded of many cases: by fibers, which are slow, all of up to so many bytes, but
+// only one of so many of the longer ones.
+func (m *machine) thin(cases []chunkCase, short, every int) []chunkCase {
+	if !m.fibers {
+		return cases
 	}
-	os.Exit(code)
+	var out []chunkCase
+	for i, c := range cases {
+		if c.size <= short || i%every == 0 {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
-// build compiles the driver once a test run.
+// builds has one build of the driver at a time.
+var builds sync.Mutex
+
+// build compiles the driver, unless there is one of these sources: fuzzers run in several
+// processes, some for two seconds, and compiling takes longer.
 func build(t testing.TB, flag string) string {
 	t.Helper()
-	machines.Lock()
-	defer machines.Unlock()
-	if path, ok := machines.built[flag]; ok {
-		return path
-	}
+	builds.Lock()
+	defer builds.Unlock()
 	compiler, err := exec.LookPath("g++")
 	if err != nil {
 		t.Skip("no g++: the host build of the kernels cannot be tested")
 	}
-	if machines.dir == "" {
-		if machines.dir, err = os.MkdirTemp("", "kernels"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	readSources(t)
-	path := filepath.Join(machines.dir, "driver"+flag)
 	// Compiling is most of the time of these tests: neither build has everything.
 	sanitizers := []string{"-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}
 	if flag == "-DHR_FIBERS" {
 		sanitizers = []string{"-O1", "-fsanitize=address"}
 	}
 	command := exec.Command(compiler, append(sanitizers, "-std=c++17", "-g1", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror",
-		flag, "testdata/driver.cc", "-o", path)...)
+		flag, "testdata/driver.cc")...)
+	folder := driverFolder(t)
+	path := filepath.Join(folder, fmt.Sprintf("driver%s-%x", flag, readSources(t, command)))
+	now := time.Now()
+	if os.Chtimes(path, now, now) == nil {
+		return path
+	}
+	unfinished, err := os.CreateTemp(folder, "unfinished")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unfinished.Close() // nothing was written
+	defer func() { _ = os.Remove(unfinished.Name()) }()
+	command.Args = append(command.Args, "-o", unfinished.Name())
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", command, err, out)
 	}
-	machines.built[flag] = path
+	if err := os.Rename(unfinished.Name(), path); err != nil { // at once, for other processes
+		t.Fatal(err)
+	}
 	return path
 }
 
-// readSources reads what the compiler will read, so that go test knows of it and
-// does not take an old result for a new one.
-func readSources(t testing.TB) {
+// driverFolder is where drivers are kept. Those that nobody has used for a week go.
+func driverFolder(t testing.TB) string {
 	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	folder := filepath.Join(cache, "headrace-kernels-test")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if info, err := f.Info(); err == nil && time.Since(info.ModTime()) > 7*24*time.Hour {
+			_ = os.Remove(filepath.Join(folder, f.Name())) // another process may have done it
+		}
+	}
+	return folder
+}
+
+// readSources is the hash of what the driver is made of. Since go test sees which files are
+// read here, it does not take an old result for a new one.
+func readSources(t testing.TB, command *exec.Cmd) []byte {
+	t.Helper()
+	version, err := exec.Command(command.Path, "--version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.New()
+	_, _ = fmt.Fprintf(sum, "%s\n%q\n", version, command.Args)
 	for _, pattern := range []string{"*.h", "*.cu", "*.cc", "testdata/*.cc"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
 		}
 		for _, f := range files {
-			if _, err := os.ReadFile(f); err != nil {
+			text, err := os.ReadFile(f)
+			if err != nil {
 				t.Fatal(err)
 			}
+			_, _ = fmt.Fprintf(sum, "%s %d\n%s", f, len(text), text)
 		}
 	}
+	return sum.Sum(nil)[:8]
 }
 
 func start(t testing.TB, flag string) *machine {
 	t.Helper()
 	command := exec.Command(build(t, flag))
-	m := &machine{stderr: new(bytes.Buffer)}
+	m := &machine{stderr: new(bytes.Buffer), fibers: flag == "-DHR_FIBERS"}
 	command.Stderr = m.stderr
 	in, err := command.StdinPipe()
 	if err != nil {
@@ -125,6 +170,8 @@ const (
 	kernelGather
 	kernelLayout
 	kernelZstd
+	kernelInflate
+	kernelCrc32c
 )
 
 // place is the address of a byte of a buffer, for the driver to translate.

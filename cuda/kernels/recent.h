@@ -20,16 +20,18 @@ HR_FN u32 quotient(u32 a, u32 b) { return (u32)(((float)a + 0.5f) * reciprocal((
 
 // RecentBytes is the last bytes of the output, in shared memory. Positions count from the multiple of
 // 16 at or before dst.
-template <u32 SIZE_, u32 PIECE_, u32 FLUSH_> struct RecentBytes {
+template <u32 SIZE_, u32 PIECE_, u32 FLUSH_, u32 KEPT_ = (SIZE_ - PIECE_) / 32 * 16 - 32> struct RecentBytes {
 	enum : u32 {
 		SIZE = SIZE_,
 		PIECE = PIECE_, // most bytes written between two calls of wrote
 		FLUSH = FLUSH_,
-		KEPT = (SIZE - PIECE) / 32 * 16 - 32, // left when there is no more room for PIECE bytes
+		KEPT = KEPT_, // left when there is no more room for PIECE bytes
 	};
 	// What is flushed needs not be kept, and a match that begins before what is kept is flushed
 	// as a whole, though a batch was parsed before the last one was written.
 	static_assert(KEPT >= 2 * PIECE + FLUSH, "far matches are in memory");
+	static_assert(KEPT + 16 * LANES + 16 <= SIZE - PIECE, "what is moved does not reach into the place of what is moved with it");
+	static constexpr bool OVERLAPS = 2 * KEPT + 16 > SIZE - PIECE; // but perhaps of what was moved before
 
 	u8 *bytes;    // those from origin on
 	u8 *base;     // position 0
@@ -75,11 +77,15 @@ template <u32 SIZE_, u32 PIECE_, u32 FLUSH_> struct RecentBytes {
 	// keptAt is the first position that is here for sure when the bytes before stop are written.
 	HR_FN u32 keptAt(u32 stop) const { return stop - origin > SIZE - PIECE ? most(oldest, (stop - KEPT) & ~15u) : oldest; }
 
-	// slide makes room. What is kept does not reach into the place that it moves to.
+	// slide makes room.
 	HR_FN void slide() {
 		u32 to = (at - KEPT) & ~15u;
 		u8 *from = here(to);
-		HR_ROLLED for (u32 v = 16 * lane(); v < at - to; v += 16 * LANES) putVector(bytes + v, getVector(from + v));
+		HR_ROLLED for (u32 i = 0; i < at - to; i += 16 * LANES) {
+			u32 v = i + 16 * lane();
+			if (v < at - to) putVector(bytes + v, getVector(from + v));
+			if (OVERLAPS) syncWarp();
+		}
 		origin = to;
 		oldest = most(oldest, to);
 		syncWarp();
@@ -126,23 +132,46 @@ template <u32 SIZE_, u32 PIECE_, u32 FLUSH_> struct RecentBytes {
 		}
 	}
 
-	// copy writes n bytes to a position, up to PIECE: those that lie distance before, which
-	// repeat. No lane reads what another writes.
-	HR_FN void copy(u32 to, u32 distance, u32 n, bool far) const {
-		u32 from = to - distance;
-		HR_ROLLED for (u32 i = lane(); i < n; i += LANES) {
-			u32 j = from + (distance < n ? i - distance * quotient(i, distance) : i);
-			*here(to + i) = (u8)(far ? loadByte(base + j) : *here(j));
+	// repeat writes n bytes to a position, up to PIECE, of which those before are here:
+	// those that lie distance before. No lane reads what another writes.
+	HR_FN void repeat(u32 to, u32 distance, u32 n) const {
+		const u8 *from = here(to - distance);
+		HR_ROLLED for (u32 i = lane(); i < n; i += LANES) *here(to + i) = from[distance < n ? i - distance * quotient(i, distance) : i];
+	}
+
+	// copy is the same for a position that is a multiple of 4, and a distance of nearly half a
+	// PIECE, a word a lane. Up to three bytes more are written.
+	HR_FN void copy(u32 to, u32 distance, u32 n) const {
+		enum : u32 { WORDS = PIECE / 512, STEP = 4 * LANES * WORDS };
+		static_assert(WORDS > 0 && STEP + 8 < (PIECE - 15) / 2, "what is read was written before the step");
+		u32 shift = 8 * ((to - distance) & 3);
+		const u8 *from = here((to - distance) & ~3u);
+		HR_ROLLED for (u32 i = 0; i < n; i += STEP) {
+			u32 w[WORDS];
+			HR_UNROLL for (u32 k = 0; k < WORDS; k++) {
+				u32 j = i + 4 * (LANES * k + lane());
+				if (j < n) w[k] = funnel(getWord(from + j), getWord(from + j + 4), shift);
+			}
+			HR_UNROLL for (u32 k = 0; k < WORDS; k++) {
+				u32 j = i + 4 * (LANES * k + lane());
+				if (j < n) putWord(here(to + j), w[k]);
+			}
+			syncWarp();
 		}
 	}
 
-	// match appends a match of any length.
+	// match appends a match of any length. Behind the first piece of what repeats, it repeats after a
+	// multiple of the distance too.
 	HR_FN void match(u32 distance, u32 n) {
-		HR_ROLLED while (n > 0) {
-			u32 some = least<u32>(n, PIECE);
-			copy(at, distance, some, at - distance < oldest);
+		u32 some = least(n, PIECE - (at & 15));
+		u32 long_ = distance <= some ? distance * quotient(some, distance) : distance;
+		HR_ROLLED for (bool first = true; n > 0; first = false) {
+			if (distance > at - oldest) place(at, base + at - distance, some);
+			else if (first) repeat(at, distance, some);
+			else copy(at, long_, some);
 			wrote(some);
 			n -= some;
+			some = least<u32>(n, PIECE);
 		}
 	}
 };

@@ -1,5 +1,5 @@
-// The inverses of byte shuffle and bit shuffle, by the threads of a block.
-// Buffers do not overlap. The rules are those of blosc 1 and of package codec.
+// The inverses of byte shuffle and bit shuffle. Each function is the part of worker id of count,
+// which all call it. Buffers do not overlap. The rules are those of blosc 1 and of package codec.
 #pragma once
 #include "bytes.h"
 
@@ -33,19 +33,19 @@ HR_FN void transposeBits(u32 &lo, u32 &hi) {
 }
 
 // unshufflePlain is the part of unshuffle behind element first, byte by byte.
-HR_FAR void unshufflePlain(u8 *dst, const u8 *src, u32 n, u32 bytes, u32 typesize, u32 first) {
-	HR_ROLLED for (u32 i = first + thread(); i < n; i += threads()) {
+HR_FAR void unshufflePlain(u8 *dst, const u8 *src, u32 n, u32 bytes, u32 typesize, u32 first, u32 id, u32 count) {
+	HR_ROLLED for (u32 i = first + id; i < n; i += count) {
 		HR_ROLLED for (u32 k = 0; k < typesize; k++) storeByte(dst + (u64)i * typesize + k, loadByte(src + (u64)k * n + i));
 	}
-	HR_ROLLED for (u32 i = n * typesize + thread(); i < bytes; i += threads()) storeByte(dst + i, loadByte(src + i));
+	HR_ROLLED for (u32 i = n * typesize + id; i < bytes; i += count) storeByte(dst + i, loadByte(src + i));
 }
 
 // unshuffle2 and its like do whole groups of elements, and return the number of
 // elements done. dst is aligned to 16. A thread loads two groups before it waits.
-HR_FAR u32 unshuffle2(u8 *dst, const u8 *src, u32 n) {
+HR_FAR u32 unshuffle2(u8 *dst, const u8 *src, u32 n, u32 id, u32 count) {
 	u32 groups = n / 8;
-	HR_ROLLED for (u32 g = thread(); g < groups; g += 2 * threads()) {
-		u32 at[2] = {g, least(g + threads(), groups - 1)};
+	HR_ROLLED for (u32 g = id; g < groups; g += 2 * count) {
+		u32 at[2] = {g, least(g + count, groups - 1)};
 		Run<2> a[2], b[2];
 		HR_UNROLL for (int k = 0; k < 2; k++) {
 			a[k].load(src + 8 * at[k]);
@@ -61,10 +61,10 @@ HR_FAR u32 unshuffle2(u8 *dst, const u8 *src, u32 n) {
 	return 8 * groups;
 }
 
-HR_FAR u32 unshuffle4(u8 *dst, const u8 *src, u32 n) {
+HR_FAR u32 unshuffle4(u8 *dst, const u8 *src, u32 n, u32 id, u32 count) {
 	u32 groups = n / 4;
-	HR_ROLLED for (u32 g = thread(); g < groups; g += 2 * threads()) {
-		u32 at[2] = {g, least(g + threads(), groups - 1)};
+	HR_ROLLED for (u32 g = id; g < groups; g += 2 * count) {
+		u32 at[2] = {g, least(g + count, groups - 1)};
 		Run<1> run[8];
 		HR_UNROLL for (int k = 0; k < 8; k++) run[k].load(src + (u64)(k % 4) * n + 4 * at[k / 4]);
 		HR_UNROLL for (int k = 0; k < 2; k++) {
@@ -76,9 +76,9 @@ HR_FAR u32 unshuffle4(u8 *dst, const u8 *src, u32 n) {
 	return 4 * groups;
 }
 
-HR_FAR u32 unshuffle8(u8 *dst, const u8 *src, u32 n) {
+HR_FAR u32 unshuffle8(u8 *dst, const u8 *src, u32 n, u32 id, u32 count) {
 	u32 groups = n / 4;
-	HR_ROLLED for (u32 g = thread(); g < groups; g += threads()) {
+	HR_ROLLED for (u32 g = id; g < groups; g += count) {
 		Run<1> run[8];
 		HR_UNROLL for (int k = 0; k < 8; k++) run[k].load(src + (u64)k * n + 4 * g);
 		u32 a[4] = {run[0].word(0), run[1].word(0), run[2].word(0), run[3].word(0)};
@@ -92,25 +92,25 @@ HR_FAR u32 unshuffle8(u8 *dst, const u8 *src, u32 n) {
 	return 4 * groups;
 }
 
-HR_FAR void unshuffle(u8 *dst, const u8 *src, u32 bytes, u32 typesize) {
+HR_FAR void unshuffle(u8 *dst, const u8 *src, u32 bytes, u32 typesize, u32 id, u32 count) {
 	if (typesize < 2) {
-		copyBytes(dst, src, bytes, thread(), threads());
+		copyBytes(dst, src, bytes, id, count);
 		return;
 	}
 	u32 n = bytes / typesize, done = 0;
 	if (aligned(dst, 16)) {
-		if (typesize == 2) done = unshuffle2(dst, src, n);
-		if (typesize == 4) done = unshuffle4(dst, src, n);
-		if (typesize == 8) done = unshuffle8(dst, src, n);
+		if (typesize == 2) done = unshuffle2(dst, src, n, id, count);
+		if (typesize == 4) done = unshuffle4(dst, src, n, id, count);
+		if (typesize == 8) done = unshuffle8(dst, src, n, id, count);
 	}
-	unshufflePlain(dst, src, n, bytes, typesize, done);
+	unshufflePlain(dst, src, n, bytes, typesize, done, id, count);
 }
 
 // bitUnshufflePlain is the part of bitUnshuffle behind element first, which is a
 // multiple of 8, eight elements at a time.
-HR_FAR void bitUnshufflePlain(u8 *dst, const u8 *src, u32 n, u32 bytes, u32 typesize, u32 first) {
+HR_FAR void bitUnshufflePlain(u8 *dst, const u8 *src, u32 n, u32 bytes, u32 typesize, u32 first, u32 id, u32 count) {
 	u32 row = n / 8;
-	HR_ROLLED for (u32 g = first / 8 + thread(); g < row; g += threads()) {
+	HR_ROLLED for (u32 g = first / 8 + id; g < row; g += count) {
 		HR_ROLLED for (u32 k = 0; k < typesize; k++) {
 			const u8 *plane = src + (u64)k * n + g;
 			u32 lo = 0, hi = 0;
@@ -122,7 +122,7 @@ HR_FAR void bitUnshufflePlain(u8 *dst, const u8 *src, u32 n, u32 bytes, u32 type
 			HR_UNROLL for (int i = 0; i < 4; i++) storeByte(to + (u64)(i + 4) * typesize, hi >> 8 * i);
 		}
 	}
-	HR_ROLLED for (u32 i = n * typesize + thread(); i < bytes; i += threads()) storeByte(dst + i, loadByte(src + i));
+	HR_ROLLED for (u32 i = n * typesize + id; i < bytes; i += count) storeByte(dst + i, loadByte(src + i));
 }
 
 // Octets is one byte of each of 32 elements: word 2q of them holds the byte of
@@ -180,15 +180,15 @@ HR_FAR void bitUnshuffle4(u8 *dst, const u8 *src, u32 row, u32 g, u32 k, u32 typ
 }
 
 // bitUnshuffle wants a number of whole elements that is a multiple of 8.
-HR_FAR void bitUnshuffle(u8 *dst, const u8 *src, u32 bytes, u32 typesize) {
+HR_FAR void bitUnshuffle(u8 *dst, const u8 *src, u32 bytes, u32 typesize, u32 id, u32 count) {
 	u32 n = bytes / typesize, row = n / 8, groups = 0;
 	if (aligned(dst, 16) && (typesize == 1 || typesize == 2 || typesize == 4 || typesize == 8)) groups = n / 32;
-	HR_ROLLED for (u32 g = thread(); g < groups; g += threads()) {
+	HR_ROLLED for (u32 g = id; g < groups; g += count) {
 		if (typesize == 1) bitUnshuffle1(dst, src, row, g);
 		else if (typesize == 2) bitUnshuffle2(dst, src, row, g);
 		else HR_ROLLED for (u32 k = 0; k < typesize; k += 4) bitUnshuffle4(dst, src, row, g, k, typesize);
 	}
-	bitUnshufflePlain(dst, src, n, bytes, typesize, 32 * groups);
+	bitUnshufflePlain(dst, src, n, bytes, typesize, 32 * groups, id, count);
 }
 
 } // namespace hr

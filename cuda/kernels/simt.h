@@ -28,6 +28,7 @@ typedef long long i64;
 #define __device__ __attribute__((device))
 #define __global__ __attribute__((global))
 #define __shared__ __attribute__((shared))
+#define __constant__ __attribute__((constant))
 #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
 #define __forceinline__ inline __attribute__((always_inline))
 #endif
@@ -37,6 +38,7 @@ typedef long long i64;
 #define HR_KERNEL(block, blocks) extern "C" __global__ void __launch_bounds__(block, blocks)
 #define HR_SHARED __shared__
 #define HR_DYNAMIC(T, name, n) extern __shared__ T name[] // what the launch gives
+#define HR_CONSTANT __constant__ const
 #define HR_UNROLL _Pragma("unroll")
 #define HR_ROLLED _Pragma("unroll 1")
 
@@ -76,10 +78,11 @@ HR_FN u32 lowest(u32 bits) { return (u32)__ffs((int)bits) - 1; } // bits is not 
 HR_FN u32 count(u32 bits) { return (u32)__popc(bits); }
 #endif
 
-// highest is the place of the highest bit; bits is not 0.
+// highest is the place of the highest bit; bits is not 0. It is slow, so it stays where it is asked for: ahead
+// of what can be done meanwhile.
 HR_FN u32 highest(u32 bits) {
 	u32 out;
-	asm("bfind.u32 %0, %1;" : "=r"(out) : "r"(bits));
+	asm volatile("bfind.u32 %0, %1;" : "=r"(out) : "r"(bits));
 	return out;
 }
 
@@ -151,6 +154,12 @@ HR_FN u32 orAll(u32 v) {
 	return out;
 }
 HR_FN u32 mulHigh(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
+// dot adds the products of the bytes of a and b.
+HR_FN u32 dot(u32 a, u32 b, u32 sum) {
+	u32 out;
+	asm("dp4a.u32.u32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(sum));
+	return out;
+}
 HR_FN float reciprocal(float v) {
 	float out;
 	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(v));
@@ -164,6 +173,8 @@ HR_FN Place placeOf(const void *shared) {
 	asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(out) : "l"(shared));
 	return out;
 }
+// within is a place in an array that begins at a multiple of its size.
+HR_FN Place within(Place array, u32 offset) { return array | offset; }
 HR_FN u32 halfAt(Place p) {
 	u16 v;
 	asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(p));
@@ -174,6 +185,33 @@ HR_FN u32 wordAt(Place p) {
 	asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(p));
 	return v;
 }
+HR_FN u32 byteAt(Place p) {
+	u32 v;
+	asm volatile("ld.shared.u8 %0, [%1];" : "=r"(v) : "r"(p));
+	return v;
+}
+HR_FN void putByte(Place p, u32 v) { asm volatile("st.shared.u8 [%0], %1;" ::"r"(p), "r"(v) : "memory"); }
+HR_FN void putHalf(Place p, u32 v) { asm volatile("st.shared.u16 [%0], %1;" ::"r"(p), "h"((u16)v) : "memory"); }
+HR_FN void vectorAt(Place p, u32 *w) {
+	asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "r"(p));
+}
+HR_FN void putVectorAt(Place p, const u32 *w) {
+	asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(p), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
+}
+// apart is how far a place is behind another, moved a place so far behind another: modulo 2^32.
+HR_FN u32 apart(Place a, Place b) { return a - b; }
+HR_FN Place moved(Place p, u32 n) { return p + n; }
+
+// fetchWord begins to copy an aligned word of global memory to shared memory. Fetches up to
+// endFetch are a group.
+HR_FN void fetchWord(Place to, const u8 *from) {
+	asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+}
+HR_FN void endFetch() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// awaitFetch waits for all but the last PENDING groups of this thread.
+template <int PENDING> HR_FN void awaitFetch() { asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory"); }
+// wordsAt reads two words, at a multiple of 8.
+HR_FN void wordsAt(Place p, u32 &first, u32 &second) { asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(first), "=r"(second) : "r"(p)); }
 
 } // namespace hr
 
@@ -187,6 +225,7 @@ HR_FN u32 wordAt(Place p) {
 #define HR_KERNEL(block, blocks) extern "C" void
 #define HR_SHARED static thread_local
 #define HR_DYNAMIC(T, name, n) static thread_local T name[n]
+#define HR_CONSTANT static constexpr
 #define HR_UNROLL
 #define HR_ROLLED
 
@@ -243,10 +282,15 @@ HR_FN u32 funnelLeft(u32 lo, u32 hi, u32 n) { return (u32)(((u64)hi << 32 | lo) 
 HR_FN u32 bitAt(u32 n) { return n < 32 ? 1u << n : 0; }
 HR_FN u32 choose(u32 v, u32 mask, u32 a, u32 b) { return v & mask ? a : b; }
 HR_FN u32 mulHigh(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
+HR_FN u32 dot(u32 a, u32 b, u32 sum) {
+	for (u32 i = 0; i < 32; i += 8) sum += (a >> i & 255) * (b >> i & 255);
+	return sum;
+}
 HR_FN float reciprocal(float v) { return 1 / v; }
 
-typedef const u8 *Place;
-HR_FN Place placeOf(const void *shared) { return (const u8 *)shared; }
+typedef u8 *Place;
+HR_FN Place placeOf(const void *shared) { return (u8 *)shared; }
+HR_FN Place within(Place array, u32 offset) { return array + offset; }
 HR_FN u32 halfAt(Place p) {
 	u16 v;
 	memcpy(&v, p, 2);
@@ -256,6 +300,23 @@ HR_FN u32 wordAt(Place p) {
 	u32 v;
 	memcpy(&v, p, 4);
 	return v;
+}
+HR_FN u32 byteAt(Place p) { return *p; }
+HR_FN void putByte(Place p, u32 v) { *p = (u8)v; }
+HR_FN void putHalf(Place p, u32 v) {
+	u16 h = (u16)v;
+	memcpy(p, &h, 2);
+}
+HR_FN void vectorAt(Place p, u32 *w) { memcpy(w, p, 16); }
+HR_FN void putVectorAt(Place p, const u32 *w) { memcpy(p, w, 16); }
+HR_FN u32 apart(Place a, Place b) { return (u32)(a - b); }
+HR_FN Place moved(Place p, u32 n) { return p + (i32)n; }
+HR_FN void fetchWord(Place to, const u8 *from) { memcpy(to, from, 4); }
+HR_FN void endFetch() {}
+template <int PENDING> HR_FN void awaitFetch() {}
+HR_FN void wordsAt(Place p, u32 &first, u32 &second) {
+	first = wordAt(p);
+	second = wordAt(p + 4);
 }
 
 } // namespace hr

@@ -1,53 +1,63 @@
-// The part of an LZ4 block that a warp is decoding, in shared memory, with tables
-// that tell where tokens are.
+// The part of a stream of LZ4 or blosclz that a warp is decoding, in shared memory, with a list
+// of where its sequences begin.
+//
+// From sequence to sequence is a walk, each step of which needs the one before. So every lane walks
+// through a part of its own, from its first byte as if a sequence began there. Walks that meet stay
+// together, and from nearly everywhere they soon meet the right one. Then each lane walks again from
+// where the lane before it ended, until none ends elsewhere than it did: the first
+// lane is right at once, the second when the first is, and so on, most of them at once.
+//
+// Where sequences are long, walks do not meet, and there are few steps: one walk does them all.
 #pragma once
-#include "bytes.h"
+#include "recent.h"
 
 namespace hr {
 
-enum { WINDOW_SIZE = 1024 };
+// So little that eight blocks of threads fit on a multiprocessor of 228 KiB, with all else that they share.
+enum { WINDOW_SIZE = 3584, WINDOW_TOKENS = 896 };
 
-// WindowBytes are the shared memory of a Window. next says, for each byte of it, where the
-// next token is if that byte is one, fourth where the fourth is: twice the place, which
-// is where a table has it.
+// WindowBytes are the shared memory of a Window.
 struct alignas(16) WindowBytes {
-	u8 bytes[WINDOW_SIZE];
-	u16 next[WINDOW_SIZE + 4], fourth[WINDOW_SIZE + 4];
+	u8 bytes[WINDOW_SIZE + 16]; // a sequence may be read that ends behind them
+	u16 tokens[WINDOW_TOKENS + 8];
 };
 
-// Window holds SIZE bytes of a block from base on. Positions count from the multiple
-// of 16 at or before the block.
+// Window holds SIZE bytes of a stream from base on. Positions count from the multiple of 16 at or
+// before the stream; places, from base. A Format is a struct whose behind(window, q, limit)
+// is the place behind the sequence at q, or limit or more if the sequence is not before limit as a whole.
 struct Window {
-	enum {
+	enum : u32 {
 		SIZE = WINDOW_SIZE,
-		RESERVE = 256,   // left of a window when the next one is loaded
-		STEP = 4 * LANES, // bytes that a warp looks at, a word a lane
-		FEW = 3, PATIENCE = 16,
+		TOKENS = WINDOW_TOKENS,
+		MOST = 16,       // bytes that continue a length
+		FEW = 128,       // sequences of a window: one walk finds less of them sooner than many walks
+		ENDED = 0x8000,  // set in the place of a sequence that is not whole in the window
 	};
-	static constexpr u32 NONE = SIZE; // no token, or none that is known here
-	static_assert(SIZE % 128 == 0 && SIZE <= 1024, "a lane marks each of its bytes in one word");
+	static_assert(SIZE % (16 * 32) == 0 && SIZE < ENDED, "places");
 
-	u8 *bytes;
-	u16 *next, *fourth;
+	Place bytes, tokens; // places of sequences, and the one behind the last
 	const u8 *words;
-	u32 first, end; // positions of the block
+	u32 first, end; // positions of the stream
 	u32 base;
-	u32 missed;   // sequences since the last fill that were not for a batch
-	u32 patience; // windows for which lengths that go on are still looked at
+	u32 count, used; // of the tokens
+	bool sparse;     // there were few in the last window, so it may be with the next
 
 	HR_FN Window(WindowBytes &shared, const u8 *src, u32 n) {
-		bytes = shared.bytes;
-		next = shared.next;
-		fourth = shared.fourth;
+		bytes = placeOf(shared.bytes);
+		tokens = placeOf(shared.tokens);
 		first = (u32)(u64)src & 15;
 		words = src - first;
 		end = first + n;
 		base = first - SIZE;
-		missed = FEW;
-		patience = 0;
+		count = used = 0;
+		sparse = false;
 	}
 
-	// fetch is the four bytes at a position, from memory. Bytes behind the block are 0.
+	HR_FN u32 left() const { return count - used; }
+	HR_FN u32 byteOf(u32 q) const { return byteAt(moved(bytes, q)); }
+	HR_FN u32 token(u32 i) const { return halfAt(moved(tokens, 2 * i)); }
+
+	// fetch is the four bytes at a position. Bytes behind the stream are 0.
 	HR_FN u32 fetch(u32 position) const {
 		if (position < end && end - position >= 4) {
 			Run<1> run;
@@ -59,7 +69,7 @@ struct Window {
 		return w;
 	}
 
-	// load is 16 bytes at a multiple of 16; those that are not of the block are 0.
+	// load is 16 bytes at a multiple of 16; those that are not of the stream are 0.
 	HR_FN Vector load(u32 position) const {
 		Vector v = {{0, 0, 0, 0}};
 		if (position >= first && position < end && end - position >= 16) {
@@ -72,113 +82,108 @@ struct Window {
 		return v;
 	}
 
-	// ends reports whether few bytes of the window are left behind a position, which is not
-	// before the last one.
-	HR_FN bool ends(u32 position) const { return position - base > SIZE - RESERVE; }
-
-	// fill moves the window.
-	HR_FN void fill(u32 position) {
+	// fill moves the window to a sequence, and lists those from it on.
+	template <class Format> HR_FN void fill(u32 position) {
+		enum { AT_ONCE = 7 }; // loads on their way
+		static_assert(SIZE % (16 * AT_ONCE * 32) == 0, "the last loads are of the window");
 		base = position & ~15u;
 		syncWarp(); // the last window is read
-		HR_UNROLL for (u32 i = 0; i < SIZE; i += 16 * LANES) {
-			u32 at = i + 16 * lane();
-			if (at < SIZE) putVector(bytes + at, load(base + at));
+		if (base >= first && end - base >= SIZE) {
+			HR_ROLLED for (u32 i = 16 * lane(); i < SIZE; i += 16 * AT_ONCE * LANES) {
+				Vector v[AT_ONCE];
+				HR_UNROLL for (u32 k = 0; k < AT_ONCE; k++) loadVector(v[k].w, words + base + i + 16 * LANES * k);
+				HR_UNROLL for (u32 k = 0; k < AT_ONCE; k++) putVectorAt(moved(bytes, i + 16 * LANES * k), v[k].w);
+			}
+		} else {
+			HR_ROLLED for (u32 i = 16 * lane(); i < SIZE; i += 16 * LANES) putVectorAt(moved(bytes, i), load(base + i).w);
 		}
 		u32 ahead = base + SIZE + 128 * lane(); // a line of the cache each
 		if (lane() < SIZE / 128 && ahead < end) prefetch(words + ahead);
-		patience = missed >= FEW ? (u32)PATIENCE : most(patience, 1u) - 1;
-		missed = 0;
 		syncWarp();
-		chain();
-		syncWarp();
-		chainByFour();
+		list<Format>(position - base);
 		syncWarp();
 	}
 
-	// chain fills next: usual tokens first, four at a time, then those with
-	// lengths that go on, a lane those of its own bytes. Where there are few
-	// of these it is not worth the time: most bytes are no tokens.
-	HR_FN void chain() {
-		u32 limit = least<u32>(SIZE, end - base), unusual = 0;
-		HR_UNROLL for (u32 j = 0; j < SIZE / STEP; j++) {
-			u32 q = j * STEP + 4 * lane();
-			u32 w = getWord(bytes + q);
-			Quad quad;
-			HR_UNROLL for (u32 k = 0; k < 4; k++) {
-				u32 to = q + k + 3 + (w >> (8 * k + 4) & 15);
-				quad.e[k] = (u16)(2 * (to < limit ? to : NONE));
+	template <class Format> HR_FN void list(u32 from) {
+		u32 limit = least<u32>(SIZE, end - base);
+		used = 0;
+		if (sparse) listAlone<Format>(from, limit);
+		else listTogether<Format>(from, limit);
+		sparse = count < FEW;
+	}
+
+	// listAlone is one walk, the same in all lanes. It ends at FEW sequences: they are not few, so all lanes
+	// share the next window.
+	template <class Format> HR_FN void listAlone(u32 q, u32 limit) {
+		HR_ROLLED for (count = 0;; count++) {
+			if (lane() == 0) putHalf(moved(tokens, 2 * count), q);
+			if (count == FEW) return;
+			u32 at = behind<Format>(q, limit);
+			if (at >= ENDED) return;
+			q = at;
+		}
+	}
+
+	template <class Format> HR_FN void listTogether(u32 from, u32 limit) {
+		u32 step = (limit - from + LANES - 1) / LANES;
+		u32 start = from + step * lane(), stop = least(start + step, limit), n = 0;
+		u32 q = walk<Format>(start, stop, limit, n);
+		HR_ROLLED for (;;) {
+			u32 before = shuffle(q, (lane() - 1) & (LANES - 1));
+			bool moved = lane() > 0 && before != start;
+			if (ballot(moved) == 0) break;
+			if (moved) {
+				start = before;
+				q = walk<Format>(start, stop, limit, n);
 			}
-			u32 full = w & w >> 1;
-			full = full & full >> 2 & 0x11111111; // a bit for each nibble of 15
-			full = (full | full >> 4) & 0x01010101;
-			HR_UNROLL for (u32 k = 0; k < 4; k++) {
-				if (full >> 8 * k & 1) quad.e[k] = 2 * NONE;
-			}
-			putQuad(next + q, quad);
-			unusual |= (full * 0x10204080 >> 28) << 4 * j;
 		}
-		if (patience == 0) unusual = 0;
-		HR_ROLLED for (; unusual; unusual &= unusual - 1) {
-			u32 k = lowest(unusual);
-			u32 q = k / 4 * STEP + 4 * lane() + k % 4;
-			next[q] = (u16)(2 * behind(q, limit));
+		u32 sum = sumBelow(n), i = sum - n, total = shuffle(sum, LANES - 1);
+		if (lane() == LANES - 1 && total <= TOKENS) putHalf(moved(tokens, 2 * total), q & ~ENDED);
+		HR_ROLLED for (q = start; i < least(sum, TOKENS + 1); i++) {
+			putHalf(moved(tokens, 2 * i), q);
+			q = behind<Format>(q, limit);
 		}
-		if (lane() == 0) next[NONE] = fourth[NONE] = 2 * NONE;
+		count = least<u32>(total, TOKENS);
 	}
 
-	// behind is the position behind a sequence, if one byte at most continues each of its
-	// lengths.
-	HR_FN u32 behind(u32 q, u32 limit) const {
-		u32 token = bytes[q], literals = token >> 4, at = q + 1;
-		if (literals == 15) {
-			u32 more = at < limit ? bytes[at] : 255u;
-			if (more == 255) return NONE;
-			literals += more;
-			at++;
+	// walk goes from sequence to sequence to the first that is not before stop, or has ended, and
+	// counts its steps.
+	template <class Format> HR_FN u32 walk(u32 q, u32 stop, u32 limit, u32 &n) const {
+		n = 0;
+		HR_ROLLED while (q < stop) {
+			q = behind<Format>(q, limit);
+			n += q < ENDED;
 		}
-		at += literals + 2;
-		if ((token & 15) == 15) {
-			if (at >= limit || bytes[at] == 255) return NONE;
-			at++;
-		}
-		return at < limit ? at : NONE;
+		return q;
 	}
 
-	// chainByFour fills fourth, by way of the second.
-	HR_FN void chainByFour() {
-		Quad quads[SIZE / STEP];
-		HR_UNROLL for (u32 j = 0; j < SIZE / STEP; j++) {
-			u32 q = j * STEP + 4 * lane();
-			putQuad(fourth + q, follow(next, getQuad(next + q)));
-		}
-		syncWarp();
-		HR_UNROLL for (u32 j = 0; j < SIZE / STEP; j++) quads[j] = follow(fourth, getQuad(fourth + j * STEP + 4 * lane()));
-		syncWarp();
-		HR_UNROLL for (u32 j = 0; j < SIZE / STEP; j++) putQuad(fourth + j * STEP + 4 * lane(), quads[j]);
+	template <class Format> HR_FN u32 behind(u32 q, u32 limit) const {
+		u32 at = Format::behind(*this, q, limit);
+		return at < limit ? at : q | ENDED;
 	}
 
-	static HR_FN u32 entry(const u16 *table, u32 twice) { return *(const u16 *)((const u8 *)table + twice); }
-
-	static HR_FN Quad follow(const u16 *table, Quad from) {
-		Quad to;
-		HR_UNROLL for (u32 k = 0; k < 4; k++) to.e[k] = (u16)entry(table, from.e[k]);
-		return to;
+	// extend adds the bytes that continue a length.
+	HR_FN bool extend(u32 &at, u32 &length, u32 limit) const {
+		HR_ROLLED for (u32 i = 0; i < MOST && at < limit; i++) {
+			u32 v = byteOf(at++);
+			length += v;
+			if (v < 255) return true;
+		}
+		return false;
 	}
 
-	// token is the place of a lane's token, if q is the first one.
-	HR_FN u32 token(u32 q) const {
-		q *= 2;
-		HR_UNROLL for (u32 i = 0; i < LANES / 4 - (LANES > 1); i++) {
-			if (lane() / 4 > i) q = entry(fourth, q);
-		}
-		HR_UNROLL for (u32 i = 0; i < 3; i++) {
-			if (lane() % 4 > i) q = entry(next, q);
-		}
-		return q / 2;
+	// use takes n sequences from the list, and gives the position behind them.
+	HR_FN u32 use(u32 n) {
+		used += n;
+		return base + token(used);
 	}
 
-	// behindToken is the place of the token behind one.
-	HR_FN u32 behindToken(u32 q) const { return next[q] / 2u; }
+	// passed is called when a sequence has been decoded by other ways than the list, up to a
+	// position.
+	HR_FN void passed(u32 position) {
+		if (left() > 0 && base + token(used + 1) == position) used++;
+		else used = count;
+	}
 };
 
 } // namespace hr

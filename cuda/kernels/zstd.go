@@ -13,63 +13,42 @@ const (
 	ZstdLiterals  = "hr_zstd_literals"
 	ZstdSequences = "hr_zstd_sequences"
 	ZstdExecute   = "hr_zstd_execute"
+	// ZstdExecuteWide is for few chunks in its place: more threads work on each.
+	ZstdExecuteWide = "hr_zstd_execute_wide"
+	ZstdFinish      = "hr_zstd_finish"
 )
 
 // ZstdKernels lists them.
 func ZstdKernels() []string {
-	return []string{ZstdScan, ZstdTables, ZstdCount, ZstdOrder, ZstdLiterals, ZstdSequences, ZstdExecute}
+	return []string{ZstdScan, ZstdTables, ZstdCount, ZstdOrder, ZstdLiterals, ZstdSequences, ZstdExecute, ZstdExecuteWide, ZstdFinish}
 }
 
 // Threads in a block of the kernels of zstd.
 const (
-	ZstdScanBlock    = 64
-	ZstdTablesBlock  = 128
-	ZstdOrderBlock   = 256 // ZstdCount and ZstdOrder
-	ZstdStreamBlock  = 32  // ZstdLiterals and ZstdSequences
-	ZstdExecuteBlock = 64
+	ZstdScanBlock        = 64
+	ZstdTablesBlock      = 128
+	ZstdOrderBlock       = 256 // ZstdCount and ZstdOrder
+	ZstdLiteralsBlock    = 64
+	ZstdSequencesBlock   = 32
+	ZstdExecuteBlock     = 128
+	ZstdExecuteWideBlock = 256
+	ZstdFinishBlock      = 256
 )
 
 // ZstdSequencesShared is the dynamic shared memory of a block of ZstdSequences: four
 // blocks have all that an SM of compute capability 9.0 gives.
-const ZstdSequencesShared = 56640
+const ZstdSequencesShared = 55296
 
 // Bytes of what lies in device memory.
 const (
-	ZstdChunkBytes  = 32
-	ZstdParamsBytes = 40
-	ZstdHeadBytes   = 6896 // the begin of the work memory
-	ZstdBlockBytes  = 128
-	ZstdExtentBytes = 8
+	ZstdParamsBytes  = 40
+	ZstdHeadBytes    = 6896 // the begin of the work memory
+	ZstdBlockBytes   = 128
+	ZstdSegmentBytes = 24
 )
 
-// ZstdUnchecked in ZstdChunk.Flags: the checksums of frames are not compared.
-const ZstdUnchecked uint32 = 1
-
-// A ZstdChunk is decoded from Src, SrcBytes long, one or more zstd frames (RFC
-// 8878), to Dst, which they must fill to DstBytes exactly. Its status is written to word
-// Status of the launch's table.
-//
-// Dst begins at a multiple of 16. Src may begin anywhere; the aligned vectors of 16
-// bytes that hold a byte of it must be readable.
-type ZstdChunk struct {
-	Src, Dst           uint64
-	SrcBytes, DstBytes uint32
-	Status             uint32
-	Flags              uint32
-}
-
-// Append writes the chunk as the kernels read it.
-func (c ZstdChunk) Append(dst []byte) []byte {
-	dst = binary.LittleEndian.AppendUint64(dst, c.Src)
-	dst = binary.LittleEndian.AppendUint64(dst, c.Dst)
-	dst = binary.LittleEndian.AppendUint32(dst, c.SrcBytes)
-	dst = binary.LittleEndian.AppendUint32(dst, c.DstBytes)
-	dst = binary.LittleEndian.AppendUint32(dst, c.Status)
-	return binary.LittleEndian.AppendUint32(dst, c.Flags)
-}
-
-// ZstdParams is the parameter of the kernels of zstd: the addresses of N chunks, of
-// the status words and of the work memory, which is ZstdWorkBytes long and begins at
+// ZstdParams is the parameter of the kernels of zstd: the addresses of N chunks, of Zstd or
+// BloscZstd, of the status words and of the work memory, which is ZstdWorkBytes long and begins at
 // a multiple of 16. Its first ZstdHeadBytes must be zero before the first kernel.
 //
 // Blocks is how many blocks of frames it has room for, and Arena how many bytes of
@@ -90,9 +69,9 @@ func (p ZstdParams) Append(dst []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, p.Blocks)
 }
 
-// ZstdWorkBytes is the size of the work memory for n chunks, with room for so many
-// blocks and so many bytes of arena.
-func ZstdWorkBytes(n, blocks int, arena int64) int64 {
+// ZstdWorkBytes is the size of the work memory with room for so many blocks and so many
+// bytes of arena.
+func ZstdWorkBytes(blocks int, arena int64) int64 {
 	round := func(bytes int64) int64 { return (bytes + 15) / 16 * 16 }
-	return ZstdHeadBytes + round(int64(n)*ZstdExtentBytes) + int64(blocks)*ZstdBlockBytes + round(int64(blocks)*8) + arena
+	return ZstdHeadBytes + int64(blocks)*ZstdBlockBytes + round(int64(blocks)*ZstdSegmentBytes) + round(int64(blocks)*8) + arena
 }

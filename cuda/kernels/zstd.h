@@ -7,12 +7,18 @@
 //   hr_zstd_order      a thread a block: lists of that work, the longest first
 //   hr_zstd_literals   a lane a Huffman stream            } beside each other
 //   hr_zstd_sequences  a lane a block: its sequences      }
-//   hr_zstd_execute    a warp a chunk: copies literals and matches
+//   hr_zstd_execute    a block of threads a segment: copies literals and matches,
+//                      or hr_zstd_execute_wide, where segments are few
+//   hr_zstd_finish     blocks of threads a chunk: puts together the bytes of elements
 //
-// Nothing is read back by the host in between: grids are what the GPU holds, and how
-// much there is to do stands in device memory. That memory, work, is laid out here. What
-// differs in size from chunk to chunk is taken from an arena; a chunk that
-// finds no room there is left to the host, like all that the kernels do not know.
+// Nothing is read back by the host in between: grids are what the GPU holds, and how much there is
+// to do stands in device memory. That memory, work, is laid out here. What differs in size from
+// chunk to chunk is taken from an arena; a chunk that finds no room there is left to the host, like
+// all that the kernels do not know.
+//
+// A segment is frames that decode to a known number of bytes at a known place: those of a
+// chunk, or, in a frame of blosc, those of a stream. So what one segment decodes to needs
+// no other one.
 #pragma once
 #include "abi.h"
 #include "bytes.h"
@@ -60,6 +66,7 @@ struct alignas(16) Block {
 	u32 repeats[3];                                 // repeat offsets behind it, see Offset
 	u8 type, flags, literalsType, streams;
 	u8 modes, treeLog, logs[KINDS];
+	u8 values[KINDS];                               // bits of the longest value of a table
 };
 
 // Offset of a sequence: a distance, or if the block inherits it, a repeat offset of the
@@ -81,18 +88,22 @@ HR_FN Packed pack(u32 literals, u32 bytes, u32 offset) {
 	return p;
 }
 
-// Extent is which blocks a chunk has.
-struct Extent {
-	u32 first, count;
+// Segment is blocks, one at least, that decode to bytes at dst, beginning with a frame.
+struct Segment {
+	u64 dst;
+	u32 bytes;
+	u32 chunk;
+	u32 first, count; // of its blocks
 };
 
 // Work is sorted by keys, small ones first: literals by the size of their Huffman tables
 // and their number, then sequences by their number.
 enum : u32 {
+	SMALL_TREE_LOG = 10,
 	LITERALS_STEP = 512,
 	LITERALS_SIZES = MAX_BLOCK / LITERALS_STEP + 1,
 	SEQUENCES_STEP = 128,
-	LITERALS_KEYS = 2 * LITERALS_SIZES, // first those with tables of 2^11 entries
+	LITERALS_KEYS = 2 * LITERALS_SIZES, // first those with a log above SMALL_TREE_LOG
 	SEQUENCES_KEYS = MAX_BLOCK / 3 / SEQUENCES_STEP + 1,
 	KEYS = LITERALS_KEYS + SEQUENCES_KEYS,
 };
@@ -100,18 +111,18 @@ enum : u32 {
 // Head is the begin of work. The host zeroes it before the first kernel.
 struct alignas(16) Head {
 	u64 arena;  // bytes taken
-	u32 blocks; // taken
-	u32 nextLiterals, nextSequences, nextChunk;
+	u32 blocks, segments; // taken
+	u32 nextLiterals, nextSequences, nextSegment;
 	u32 longTrees, literals, sequences; // lengths of the lists
 	u32 counted[KEYS], placed[KEYS];
 };
 
-// Work finds the parts of the memory: Head, an Extent for each chunk, the blocks, the list of
+// Work finds the parts of the memory: Head, the blocks, as many segments, the list of
 // literals followed by that of sequences, the arena. All begin at multiples of 16.
 struct Work {
 	Head *head;
-	Extent *extents;
 	Block *blocks;
+	Segment *segments;
 	u32 *list;
 	u8 *arena;
 	u64 arenaBytes;
@@ -120,20 +131,21 @@ struct Work {
 	HR_FN explicit Work(const ZstdParams &p) {
 		u8 *at = (u8 *)p.work;
 		head = (Head *)at;
-		extents = (Extent *)(at += sizeof(Head));
-		blocks = (Block *)(at += ((u64)p.n * sizeof(Extent) + 15) / 16 * 16);
-		list = (u32 *)(at += (u64)p.blocks * sizeof(Block));
+		blocks = (Block *)(at += sizeof(Head));
+		segments = (Segment *)(at += (u64)p.blocks * sizeof(Block));
+		list = (u32 *)(at += ((u64)p.blocks * sizeof(Segment) + 15) / 16 * 16);
 		arena = at + ((u64)p.blocks * 8 + 15) / 16 * 16;
 		arenaBytes = p.arena;
 		maxBlocks = p.blocks;
 	}
 
 	HR_FN u32 blockCount() const { return least(head->blocks, maxBlocks); }
+	HR_FN u32 segmentCount() const { return head->segments; }
 };
 
 static_assert(sizeof(Head) % 16 == 0 && sizeof(Block) % 16 == 0, "parts of the work memory");
 
-HR_FN const ZstdChunk &chunkOf(const ZstdParams &p, u32 chunk) { return ((const ZstdChunk *)p.chunks)[chunk]; }
+HR_FN const Chunk &chunkOf(const ZstdParams &p, u32 chunk) { return ((const Chunk *)p.chunks)[chunk]; }
 HR_FN u32 *statusOf(const ZstdParams &p, u32 chunk) { return (u32 *)p.status + chunkOf(p, chunk).status; }
 HR_FN const u8 *sourceOf(const ZstdParams &p, u32 chunk) { return (const u8 *)chunkOf(p, chunk).src; }
 

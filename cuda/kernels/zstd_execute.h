@@ -1,31 +1,40 @@
-// Execution of sequences (3.1.1.4): a warp a chunk, block after block.
+// Execution of sequences (3.1.1.4): a thread block a segment, one block of the frame after another.
 //
-// A lane knows where its sequence writes, since the sums are in the sequences. With those of
-// 32 sequences in shared memory, output is made 32 bytes at a time, a lane a byte:
-// which sequence a byte belongs to is how many of them begin up to it. So lanes are
-// busy however short or uneven sequences are, and a match may read whatever lies before it: the
-// bytes before the 32 are written, and among these a byte follows its source.
+// Sequences are taken as many at a time as there are threads. A thread knows where its sequence
+// writes, since the sums are in the sequences, and copies its literals and its match,
+// unless they are long: then the warp does. All literals of a batch can be copied at once, and
+// those matches, most of them, that lie before it. The others wait in a list, which one warp
+// goes through while the others look at the next sequences: it finds out for each which
+// others it needs, and copies those whose bytes are there until all are.
 //
-// Output goes through a buffer in shared memory. Near matches read that. Far ones, and
-// literals, are loaded for some 32s at once, a tile, before the first of them is written.
-// (To load a tile while the one before is written takes more registers than there are: the
-// compiler spills what has just been loaded, and so waits for it.)
+// Whatever a batch reads is in shared memory by then: literals and sequences, which lie one after
+// the other, are fetched one batch ahead, and far matches while the matches of the batch before wait.
 #pragma once
-#include "recent.h"
 #include "zstd_checksum.h"
+#include "zstd_history.h"
 #include "zstd_sequences.h"
 
 namespace hr {
 namespace zstd {
 
-typedef RecentBytes<6144, 256, 512> Output;
+enum : u32 { WRONG = 1u << 16 };
 
-HR_FN Packed loadPacked(const u8 *p) {
-	Packed q = {loadWord(p), loadWord(p + 4)};
+typedef Shape<ZSTD_EXECUTE_BLOCK, 3072, 3584, 10752, 4096> ManyShape;
+typedef Shape<ZSTD_EXECUTE_WIDE_BLOCK, 5120, 6144, 19456, 8192> FewShape; // for few segments
+
+HR_FN Packed unpacked(Pair p) {
+	Packed q = {p.low, p.high};
 	return q;
 }
 
-// Command is a sequence as a lane knows it. Positions are those of Output.
+HR_FN Packed loadPacked(const u8 *p) {
+	u32 w[2];
+	loadPair(w, p);
+	Packed q = {w[0], w[1]};
+	return q;
+}
+
+// Command is a sequence as a thread knows it. to and distance count output.
 struct Command {
 	u32 from, literals; // of the block's literals
 	u32 to, distance, length;
@@ -34,234 +43,347 @@ struct Command {
 	HR_FN u32 end() const { return to + literals + length; }
 };
 
-// FrameState is what execution knows of the frame that it is in.
-struct FrameState {
-	u32 start;      // position
-	u32 repeats[3]; // 3.1.1.5
+// Waiting goes through the list of matches. It is the part of a warp. Places are indexes of the history.
+template <class S> struct Waiting {
+	Place history;
+	u32 to, from, length; // of a lane's; length is 0 if it has none
+	u32 needs;            // lanes
 
-	HR_FN void begin(u32 at) {
-		start = at;
-		repeats[0] = 1;
-		repeats[1] = 4;
-		repeats[2] = 8;
-	}
-
-	// resolve gives the distance of an offset; 0 is corrupt.
-	HR_FN u32 resolve(u32 offset) const {
-		if (!(offset & INHERITED)) return offset;
-		u32 slot = offset >> INHERITED_SLOT & 3, less = INHERITED_BIAS - (offset & (2 * INHERITED_BIAS - 1));
-		u32 r = slot == 0 ? repeats[0] : slot == 1 ? repeats[1] : repeats[2];
-		return r > less ? r - less : 0;
-	}
-
-	HR_FN void follow(const u32 *offsets) {
-		u32 a = resolve(offsets[0]), b = resolve(offsets[1]), c = resolve(offsets[2]);
-		repeats[0] = a;
-		repeats[1] = b;
-		repeats[2] = c;
-	}
-};
-
-// Plan is the shared memory of a warp: what a byte must know of its sequence, and the output.
-struct Plan {
-	enum { MATCH, DISTANCE, LITERALS }; // literals: what is to be added to a position to find its literal
-
-	Vector of[LANES];
-	u8 output[Output::SIZE];
-	FrameState frame; // of the block that is executed
-};
-
-HR_FN Plan &planOfWarp() {
-	HR_SHARED Plan plans[ZSTD_EXECUTE_BLOCK / 32];
-	return plans[warp()];
-}
-
-// Tile is up to TILE bytes of output that are made at once.
-struct Tile {
-	enum : u32 { GROUPS = 8, BYTES = GROUPS * LANES };
-	static_assert((u32)BYTES <= (u32)Output::PIECE, "a piece of output");
-
-	u32 byte[GROUPS]; // the lane's of each group: its value if it is loaded, else the position of its source
-	u32 loaded;       // a bit a group
-
-	// load finds the sources of all bytes up to a position, and loads those that are not in Output. start is where the lane's sequence begins, and before how many sequences begin
-	// before the tile. Bytes
-	// behind stop are made as if the last match went on: they do no harm, and cost no test.
-	HR_FN void load(const Output &out, u32 stop, const Plan &plan, u32 start, u32 &before, const u8 *text) {
-		u32 upTo = (2u << lane()) - 1;
-		loaded = 0;
-		HR_UNROLL for (u32 g = 0; g < GROUPS; g++) {
-			u32 base = out.at + LANES * g, at = base + lane();
-			if (base >= stop) break;
-			u32 begins = orAll(LANES > 1 ? bitAt(start - base) : start == base);
-			Vector sequence = plan.of[before + count(begins & upTo) - 1];
-			before += count(begins);
-			u32 s = at - sequence.w[Plan::DISTANCE];
-			bool literal = at < sequence.w[Plan::MATCH];
-			bool loads = literal || s < out.oldest;
-			const u8 *p = literal ? text : out.base;
-			byte[g] = s;
-			loadByteIf(loads, byte[g], p + (literal ? at + sequence.w[Plan::LITERALS] : s));
-			loaded |= (u32)loads << g;
+	// find gives a lane the nth of the list.
+	HR_FN void find(u32 n) {
+		const ExecuteDesk<S> &d = desk<S>();
+		u32 at = S::THREADS;
+		HR_UNROLL for (u32 w = 0; w < S::WARPS; w++) {
+			if (n < d.waits[w]) at = least(at, LANES * w + n);
+			n -= d.waits[w];
 		}
+		to = from = 0xffff;
+		length = 0;
+		if (at == S::THREADS) return;
+		Pair p = d.waiting[at];
+		to = p.low & 0xffff;
+		from = p.low >> 16;
+		length = p.high;
 	}
 
-	// write writes the bytes up to a position.
-	HR_FN void write(Output &out, u32 stop) const {
-		HR_UNROLL for (u32 g = 0; g < GROUPS; g++) {
-			u32 base = out.at + LANES * g, v = byte[g];
-			if (base >= stop) break;
-			bool near = !(loaded >> g & 1), inside = near && v >= base;
-			u32 source = inside ? v - base : lane();
-			if (near && !inside) v = *out.here(v);
-			if (ballot(inside)) v = follow(v, source);
-			*out.here(base + lane()) = (u8)v;
-			syncWarp();
+	// Places rise with the lanes. upTo is the number of lanes whose value is up to a bound.
+	static HR_FN u32 upTo(u32 value, u32 bound) {
+		u32 n = 0;
+		HR_UNROLL for (u32 half = LANES / 2; half > 0; half /= 2) {
+			if (shuffle(value, n + half - 1) <= bound) n += half;
 		}
-		out.wrote(stop - out.at);
+		return n;
 	}
 
-	// follow gives a lane the value of the lane that its source is, or that one's source.
-	static HR_FN u32 follow(u32 v, u32 source) {
-		HR_UNROLL for (u32 i = 1; i < LANES; i *= 2) source = shuffle(source, source);
-		return shuffle(v, source);
-	}
-};
+	HR_FN u32 distance() const { return to - from; }
 
-// Reader hands out the sequences of a block: the lane's of the next 32. Those behind them are
-// asked for while these are executed, but not kept: registers are few.
-struct Reader {
-	const u8 *packed;
-	u32 left;     // sequences
-	u32 literals; // before the next one
-	Packed mine;
-
-	HR_FN void load() {
-		mine.low = mine.high = 0;
-		if (lane() < left) mine = loadPacked(packed + 8 * lane());
+	// Those that make what a lane reads end behind its source's begin and begin before its end.
+	HR_FN void order() {
+		u32 read = from + least(length, distance());
+		u32 first = upTo(length ? to + length : NONE, from), behind = upTo(to, read - 1);
+		needs = bitAt(behind) - bitAt(first);
 	}
 
-	// skip passes n of those that are loaded.
-	HR_FN void skip(u32 n) {
-		literals = shuffle(mine.literals(), n - 1);
-		left -= n;
-		packed += 8 * n;
-		u32 line = 128 * lane(); // of 128 bytes: four hold what comes next, cut or not, and what follows
-		if (line < least(8 * left, 512u)) prefetch(packed + line);
-	}
-};
-
-// Sequences executes those of a block. The frame is looked at rarely.
-struct Sequences {
-	Output out;
-	Reader in;
-	const u8 *text;
-	u32 begin;             // of the block; positions all
-	u32 stop;              // behind the sequences that are planned
-	u32 start, before;     // see Tile.load
-	bool good;             // no match begins before the frame
-
-	// command is the next sequence of a lane.
-	HR_FN Command command() const {
-		u32 literals = in.mine.literals(), bytes = in.mine.bytes();
-		u32 literalsBefore = shuffle(literals, (lane() - 1) & (LANES - 1)), bytesBefore = shuffle(bytes, (lane() - 1) & (LANES - 1));
-		if (lane() == 0) {
-			literalsBefore = in.literals;
-			bytesBefore = stop - begin;
+	// bytes copies n bytes that lie as far before them. It is the part of all lanes, and the loads of
+	// two rounds come before their stores.
+	HR_FN void bytes(u32 at, u32 before, u32 n) const {
+		Place out = history + at, in = out - before;
+		HR_ROLLED for (u32 i = lane(); i < n; i += 2 * LANES) {
+			u32 a = byteOf(in + i), b = i + LANES < n ? byteOf(in + i + LANES) : 0;
+			putByte(out + i, a);
+			if (i + LANES < n) putByte(out + i + LANES, b);
 		}
-		Command c;
-		c.from = literalsBefore;
-		c.literals = literals - literalsBefore;
-		c.to = begin + bytesBefore;
-		c.length = bytes - bytesBefore - c.literals;
-		c.distance = planOfWarp().frame.resolve(in.mine.offset());
-		return c;
-	}
-
-	// plan makes the next 32 sequences those that tiles are made of.
-	HR_FN void plan() {
-		in.load();
-		Command c = command();
-		u32 wrong = ballot(!(lane() < in.left && c.distance - 1 < c.match() - planOfWarp().frame.start));
-		u32 n = wrong ? lowest(wrong) : (u32)LANES;
-		if (n == 0) {
-			good = false;
-			in.left = 0;
-			return;
-		}
-		Vector v = {{c.match(), c.distance, c.from - c.to, 0}};
-		syncWarp(); // the tiles of the sequences before are begun
-		planOfWarp().of[lane()] = v;
-		start = lane() < n ? c.to : NONE;
-		stop = shuffle(c.end(), n - 1);
-		before = 0;
-		in.skip(n);
 		syncWarp();
 	}
 
+	// repeat is the part of all lanes: a match of any length.
+	HR_FN void repeat(u32 at, u32 before, u32 n) const {
+		HR_ROLLED while (n > 0) {
+			u32 some = least(n, before);
+			bytes(at, before, some);
+			at += some;
+			n -= some;
+			before *= 2; // which lies as far in the repeated bytes
+		}
+	}
+
+	HR_FN void copy(bool ready) const {
+		bool odd = length > Few::MOST || length > distance();
+		Few few;
+		few.load(history, ready && !odd ? from : 0, ready && !odd ? length : 0);
+		few.put(history + to);
+		HR_ROLLED for (u32 many = ballot(ready && odd); many; many &= many - 1) {
+			u32 k = lowest(many);
+			repeat(shuffle(to, k), shuffle(distance(), k), shuffle(length, k));
+		}
+	}
+
 	HR_FN void all() {
-		HR_ROLLED while (in.left > 0) {
-			plan();
-			HR_ROLLED while (out.at < stop) {
-				Tile tile;
-				u32 to = least(stop, out.at + Tile::BYTES);
-				tile.load(out, to, planOfWarp(), start, before, text);
-				tile.write(out, to);
+		history = placeOf(History<S>::bytes());
+		u32 total = 0;
+		HR_UNROLL for (u32 w = 0; w < S::WARPS; w++) total += desk<S>().waits[w];
+		HR_ROLLED for (u32 first = 0; first < total; first += LANES) {
+			find(first + lane());
+			order();
+			HR_ROLLED for (u32 left = ballot(length > 0); left;) {
+				bool ready = (left >> lane() & 1) && !(needs & left);
+				copy(ready);
+				syncWarp();
+				left &= ~ballot(ready);
 			}
 		}
 	}
 };
 
-struct Executed {
-	Output out;
+// Fetched is what has been fetched of the sequences and of the literals of a block. Literals count from a
+// multiple of 16 at or before the first one.
+template <class S> struct Fetched {
+	const u8 *packed, *text;
+	u32 count, literals, lead; // all of the block
+	u32 done, seat;            // sequences before the batch, and the seat of the next one
+	u32 taken;                 // literals before the batch
+
+	HR_FN void open(const Block &b, const u8 *from) {
+		packed = (const u8 *)b.sequences;
+		lead = (u32)(u64)from & 15;
+		text = from - lead;
+		count = b.sequenceCount;
+		literals = lead + b.literalsDecoded;
+		done = seat = 0;
+		taken = lead;
+	}
+
+	static HR_FN u32 round(u32 i) { return i < S::SEATS ? i : i - S::SEATS; }
+	static HR_FN Place place(u32 i) { return placeOf(desk<S>().sequences) + 8 * round(i); }
+
+	// at is the ith sequence of the batch.
+	HR_FN Packed at(u32 i) const { return unpacked(pairOf(place(seat + i))); }
+
+	// When a batch begins, these are fetched, or on their way: what two batches can take, so that
+	// one can be looked at while the one before is executed, and literals for one.
+	HR_FN u32 asked(u32 sequence) const { return least(sequence + 2 * S::THREADS, count); }
+	HR_FN u32 filled(u32 literal) const { return least((literal + S::LITERALS + 15) & ~15u, (literals + 15) & ~15u); }
+
+	// fetch is the part of worker id of workers: sequences, of which the first has its seat, and literals.
+	HR_FN void fetch(u32 first, u32 stop, u32 seatOf, u32 literal, u32 behind, u32 id, u32 workers) {
+		HR_ROLLED for (u32 i = first + id; i < stop; i += workers) fetchPair(place(seatOf + (i - first)), packed + 8 * (u64)i);
+		Place ring = placeOf(desk<S>().literals);
+		HR_ROLLED for (u32 v = literal + 16 * id; v < behind; v += 16 * workers) {
+			u32 i = v & (S::RING - 1);
+			fetchLiterals(ring + i, text + v, text + lead, text + literals);
+			if (i < S::PAD) fetchLiterals(ring + S::RING + i, text + v, text + lead, text + literals);
+		}
+	}
+
+	// fetchNext fetches what is needed when n sequences are passed. It is the part of a warp.
+	HR_FN void fetchNext(u32 n, u32 upTo) {
+		u32 first = asked(done);
+		fetch(first, asked(done + n), round(seat + (first - done)), filled(taken), filled(upTo), lane(), LANES);
+	}
+
+	// fetchAll fetches all that is needed. It is the part of all threads.
+	HR_FN void fetchAll() { fetch(done, asked(done), seat, taken & ~15u, filled(taken), thread(), S::THREADS); }
+
+	HR_FN void pass(u32 n, u32 upTo) {
+		done += n;
+		seat = round(seat + n);
+		taken = upTo;
+	}
+};
+
+// Sequences executes those of a block.
+template <class S> struct Sequences {
+	History<S> out;
+	Fetched<S> queue;
+	u32 begin;  // of the block
+	u32 origin; // of the history when the batch is made
+	Command mine;
+
+	// understand takes a thread's sequence of the batch that begins at a position.
+	HR_FN void understand(u32 at) {
+		u32 i = thread();
+		Packed next = {0, 0}, before = {0, 0};
+		if (queue.done + i < queue.count) {
+			next = queue.at(i);
+			if (i > 0) before = queue.at(i - 1);
+		}
+		u32 literals = i > 0 ? queue.lead + before.literals() : queue.taken, bytes = i > 0 ? begin + before.bytes() : at;
+		mine.from = literals;
+		mine.literals = queue.lead + next.literals() - literals;
+		mine.to = bytes;
+		mine.length = begin + next.bytes() - bytes - mine.literals;
+		mine.distance = desk<S>().frame.resolve(next.offset());
+	}
+
+	HR_FN u32 source() const { return mine.match() - mine.distance; }
+
+	// announce says how many of the warp's sequences fit in the batch, looks at all, and fetches
+	// their matches if those are few bytes and no more in the history.
+	HR_FN void announce(u32 at) {
+		understand(at);
+		origin = out.originBehind(at);
+		bool has = queue.done + thread() < queue.count;
+		bool fits = has && mine.end() - at <= S::MOST && mine.from + mine.literals - queue.taken <= S::LITERALS;
+		u32 fit = ballot(fits), wrong = ballot(has && mine.distance - 1 >= mine.match() - desk<S>().frame.start);
+		if (lane() == 0) desk<S>().ready[warp()] = wrong ? (u32)WRONG : hr::count(fit);
+		bool far = fits && !wrong && source() < origin && mine.length <= Few::MOST;
+		fetchFew(placeOf(desk<S>().staged) + 24 * thread(), out.base + source(), source() & 7, far ? mine.length : 0);
+		endFetch();
+	}
+
+	// batch is how many sequences are next, or WRONG or more.
+	HR_FN u32 batch() const {
+		u32 n = 0;
+		HR_UNROLL for (u32 w = 0; w < S::WARPS; w++) n += desk<S>().ready[w];
+		return n;
+	}
+
+	// enlist gives a match to the warp that goes through those that wait.
+	HR_FN void enlist(bool waits) {
+		ExecuteDesk<S> &d = desk<S>();
+		u32 all = ballot(waits);
+		Pair p = {(mine.match() - out.origin) | (source() - out.origin) << 16, mine.length};
+		if (waits) d.waiting[LANES * warp() + hr::count(all & below())] = p;
+		if (lane() == 0) d.waits[warp()] = hr::count(all);
+	}
+
+	// copy is the part of a warp of the first n sequences.
+	HR_FN void copy(u32 n) {
+		bool has = thread() < n;
+		u32 literals = has ? mine.literals : 0, length = has ? mine.length : 0;
+		bool waits = has && source() + length > out.at, far = source() < origin;
+		enlist(waits);
+		if (waits) length = 0;
+		Place history = placeOf(History<S>::bytes()), ring = placeOf(desk<S>().literals), staged = placeOf(desk<S>().staged);
+		Few first, few;
+		bool some = length > 0 && length <= Few::MOST;
+		first.load(ring, mine.from & (S::RING - 1), least<u32>(literals, Few::MOST));
+		few.load(some && far ? staged : history, !some ? 0 : far ? 24 * thread() + (source() & 7) : source() - out.origin, some ? length : 0);
+		first.put(history + (mine.to - out.origin));
+		few.put(history + (mine.match() - out.origin));
+		if (ballot(literals > Few::MOST)) copyLiterals(literals);
+		if (ballot(length > Few::MOST)) copyMatches(length > Few::MOST ? length : 0);
+	}
+
+	// copyLiterals is for what comes behind the first Few: of some, a lane copies its own.
+	HR_FN void copyLiterals(u32 n) {
+		enum : u32 { SOME = 4 * Few::MOST };
+		Place history = placeOf(History<S>::bytes()), ring = placeOf(desk<S>().literals);
+		u32 to = mine.to - out.origin;
+		HR_ROLLED for (u32 i = Few::MOST; ballot(n > i && n <= SOME); i += Few::MOST) {
+			Few few;
+			few.load(ring, (mine.from + i) & (S::RING - 1), n > i && n <= SOME ? least<u32>(n - i, Few::MOST) : 0);
+			few.put(history + to + i);
+		}
+		HR_ROLLED for (u32 many = ballot(n > SOME); many; many &= many - 1) {
+			u32 k = lowest(many);
+			Literals<S::RING> from = {ring, shuffle(mine.from, k) + Few::MOST};
+			zstd::place(history, shuffle(to, k) + Few::MOST, from, shuffle(n, k) - Few::MOST, lane(), LANES);
+		}
+	}
+
+	// copyMatches is for long ones, which do not wait. What is no more in the history is in memory.
+	HR_FN void copyMatches(u32 n) {
+		Place history = placeOf(History<S>::bytes());
+		HR_ROLLED for (u32 many = ballot(n > 0); many; many &= many - 1) {
+			u32 k = lowest(many), from = shuffle(source(), k), to = shuffle(mine.match(), k) - out.origin, length = shuffle(n, k);
+			u32 far = from < out.origin ? least(out.origin - from, length) : 0;
+			if (far > 0) {
+				Memory memory = {out.base + from};
+				zstd::place(history, to, memory, far, lane(), LANES);
+			}
+			Recent recent = {history, from + far - out.origin};
+			zstd::place(history, to + far, recent, length - far, lane(), LANES);
+		}
+	}
+
+	// alone executes a sequence that is too long for a batch. It is the part of all threads.
+	HR_FN void alone() {
+		u32 from = shuffleFirst(mine.from), literals = shuffleFirst(mine.literals), distance = shuffleFirst(mine.distance), length = shuffleFirst(mine.length);
+		out.append(queue.text + from, literals);
+		out.repeat(distance, length);
+		queue.pass(1, from + literals);
+	}
+
+	// shuffleFirst is what the first thread has.
+	HR_FN u32 shuffleFirst(u32 v) const {
+		if (thread() == 0) desk<S>().sum = v;
+		syncBlock();
+		v = desk<S>().sum;
+		syncBlock();
+		return v;
+	}
+
+	// prime begins at a sequence of which nothing is fetched for sure.
+	HR_FN void prime() {
+		queue.fetchAll();
+		endFetch();
+		awaitFetch<0>();
+		syncBlock();
+		announce(out.at);
+		syncBlock();
+	}
+
+	// all is false if a match begins before the frame.
+	HR_FN bool all() {
+		u32 self = shuffle(warp(), 0), turn = 0; // the compiler sees that all lanes have the same
+		prime();
+		HR_ROLLED while (queue.done < queue.count) {
+			u32 n = batch();
+			if (n >= WRONG) break;
+			if (n == 0) {
+				alone();
+				prime();
+				continue;
+			}
+			Packed last = queue.at(n - 1);
+			u32 stop = begin + last.bytes(), taken = queue.lead + last.literals();
+			if (self == (turn + 1) % S::WARPS) queue.fetchNext(n, taken);
+			endFetch();
+			awaitFetch<1>(); // the far matches
+			copy(n);
+			syncBlock();
+			queue.pass(n, taken);
+			announce(stop);
+			if (self == turn) {
+				Waiting<S> waiting;
+				waiting.all();
+			}
+			turn = (turn + 1) % S::WARPS;
+			awaitFetch<1>(); // all but the far matches
+			syncBlock();
+			out.made(stop);
+		}
+		awaitFetch<0>(); // others will use the desk
+		return queue.done == queue.count;
+	}
+};
+
+template <class S> struct Executed {
+	History<S> out;
 	bool good;
 };
 
 // executeSequences is compiled on its own, so that what the caller has to remember takes no
 // registers here.
-HR_FAR Executed executeSequences(Output out, const Block &b, const u8 *text) {
-	Sequences s;
+template <class S> HR_FAR Executed<S> executeSequences(History<S> out, const Block &b, const u8 *text) {
+	Sequences<S> s;
 	s.out = out;
-	s.out.bytes = planOfWarp().output; // the same, known to be shared memory
-	s.in.packed = (const u8 *)b.sequences;
-	s.in.left = b.sequenceCount;
-	s.in.literals = 0;
-	s.text = text;
-	s.begin = s.stop = s.out.at;
-	s.start = s.before = 0;
-	s.good = true;
-	s.all();
-	Executed done = {s.out, s.good};
+	s.queue.open(b, text);
+	s.begin = out.at;
+	bool good = s.all();
+	Executed<S> done = {s.out, good};
 	return done;
 }
 
-// Executor executes the blocks of a chunk. All lanes of a warp know the same of it.
-struct Executor {
-	Output out;
+// Executor executes the blocks of a segment. All threads of a thread block know the same of it.
+template <class S> struct Executor {
+	History<S> out;
 	u32 stop; // position behind the output
 	FrameState frame;
 	const u8 *src;
 
 	HR_FN u32 room() const { return stop - out.at; }
-
-	HR_FN void repeat(u32 value, u32 n) {
-		HR_ROLLED while (n > 0) {
-			u32 some = least<u32>(n, Output::PIECE);
-			HR_ROLLED for (u32 i = lane(); i < some; i += LANES) *out.here(out.at + i) = (u8)value;
-			out.wrote(some);
-			n -= some;
-		}
-	}
-
-	// passed goes behind bytes that are in the output already.
-	HR_FN void passed(u32 n) {
-		if (n < 2 * Output::PIECE) {
-			out.literals(out.base + out.at, n);
-			return;
-		}
-		out.flushTo(out.at);
-		out.skip(n);
-	}
 
 	HR_FN Status compressed(const Block &b) {
 		const u8 *text = decodesLiterals(b) ? (const u8 *)b.literals : src + b.literalsAt;
@@ -272,19 +394,19 @@ struct Executor {
 		if (all.bytes() > room() || rest > room() - all.bytes()) return CORRUPT;
 		if (all.bytes() + rest > b.most) return UNSUPPORTED; // see parseCompressed
 		if (b.flags & DIRECT) {
-			passed(rest);
+			out.flush();
+			out.skip(rest);
 			return OK;
 		}
 		if (b.sequenceCount > 0) {
-			if (lane() == 0) planOfWarp().frame = frame;
-			syncWarp();
-			Executed done = executeSequences(out, b, text);
+			if (thread() == 0) desk<S>().frame = frame;
+			syncBlock();
+			Executed<S> done = executeSequences<S>(out, b, text);
 			if (!done.good) return CORRUPT;
 			out = done.out;
-			out.bytes = planOfWarp().output;
 			frame.follow(b.repeats);
 		}
-		out.literals(text + all.literals(), rest);
+		out.append(text + all.literals(), rest);
 		return OK;
 	}
 
@@ -294,10 +416,14 @@ struct Executor {
 		u32 n = out.at - frame.start;
 		if (b.content != NONE && b.content != n) return false;
 		if (!check || !(b.flags & CHECKSUM)) return true;
-		syncWarp();
-		out.flushTo(out.at);
-		syncWarp();
-		return (u32)XXH64::of(out.base + frame.start, n) == b.checksum;
+		out.flush();
+		syncBlock();
+		if (warp() == 0) {
+			u32 sum = (u32)XXH64::of(out.base + frame.start, n);
+			if (lane() == 0) desk<S>().sum = sum;
+		}
+		syncBlock();
+		return desk<S>().sum == b.checksum;
 	}
 
 	HR_FN Status one(const Block &b, bool check) {
@@ -308,45 +434,51 @@ struct Executor {
 		} else if (b.decoded > room()) {
 			status = CORRUPT;
 		} else if (b.type == RAW) {
-			out.literals(src + b.body, b.decoded);
-		} else {
-			repeat(loadByte(src + b.body), b.decoded);
+			out.append(src + b.body, b.decoded);
+		} else if (b.decoded > 0) {
+			out.append(src + b.body, 1);
+			out.repeat(1, b.decoded - 1);
 		}
 		if (status == OK && (b.flags & LAST) && !finish(b, check)) status = CORRUPT;
 		return status;
 	}
 };
 
-// executeChunk is the part of a warp.
-HR_FN void executeChunk(const ZstdParams &p, const Work &work, u32 chunk) {
-	const ZstdChunk &c = chunkOf(p, chunk);
-	u8 *dst = (u8 *)c.dst;
-	Status status = (Status)*statusOf(p, chunk);
-	if (status == OK) {
-		Extent extent = work.extents[chunk];
-		Output out(planOfWarp().output, dst);
-		Executor e = {out, out.at + c.dstBytes, {0, {0, 0, 0}}, (const u8 *)c.src};
-		HR_ROLLED for (u32 i = 0; i < extent.count && status == OK; i++) status = e.one(work.blocks[extent.first + i], !(c.flags & ZSTD_UNCHECKED));
-		if (status == OK && e.room() > 0) status = CORRUPT;
-		syncWarp();
-		if (status == OK) e.out.flushTo(e.out.at);
+// executeSegment is the part of a thread block.
+template <class S> HR_FN void executeSegment(const ZstdParams &p, const Work &work, const Segment &s) {
+	// Another segment may fail in this moment: all threads go by what one has seen.
+	if (thread() == 0) desk<S>().status = *statusOf(p, s.chunk);
+	syncBlock();
+	if (desk<S>().status != OK) return;
+	bool check = !(chunkOf(p, s.chunk).flags & UNCHECKED);
+	Executor<S> e;
+	e.out.open((u8 *)s.dst);
+	e.stop = e.out.at + s.bytes;
+	e.frame.begin(e.out.at);
+	e.src = sourceOf(p, s.chunk);
+	Status status = OK;
+	HR_ROLLED for (u32 i = 0; i < s.count && status == OK; i++) status = e.one(work.blocks[s.first + i], check);
+	if (status == OK && e.room() > 0) status = CORRUPT;
+	if (status == OK) e.out.flush();
+	else if (thread() == 0) fail(p, s.chunk, status);
+}
+
+template <class S> HR_FN void execute(const ZstdParams &p) {
+	Work work(p);
+	u32 segments = work.segmentCount();
+	HR_ROLLED for (;;) {
+		syncBlock(); // what the threads have read of the desk is read
+		if (thread() == 0) desk<S>().hand = take(&work.head->nextSegment);
+		syncBlock();
+		u32 segment = desk<S>().hand;
+		if (segment >= segments) return;
+		executeSegment<S>(p, work, work.segments[segment]);
 	}
-	syncWarp();
-	if (status == OK) return;
-	zeroBytes(dst, c.dstBytes, lane(), LANES);
-	if (lane() == 0) *statusOf(p, chunk) = status;
 }
 
 } // namespace zstd
 } // namespace hr
 
-HR_KERNEL(hr::ZSTD_EXECUTE_BLOCK, 16) hr_zstd_execute(hr::ZstdParams p) {
-	using namespace hr;
-	zstd::Work work(p);
-	HR_ROLLED for (;;) {
-		u32 chunk = zstd::nextHand(&work.head->nextChunk);
-		if (chunk >= p.n) return;
-		zstd::executeChunk(p, work, chunk);
-		syncWarp();
-	}
-}
+HR_KERNEL(hr::ZSTD_EXECUTE_BLOCK, 8) hr_zstd_execute(hr::ZstdParams p) { hr::zstd::execute<hr::zstd::ManyShape>(p); }
+
+HR_KERNEL(hr::ZSTD_EXECUTE_WIDE_BLOCK, 4) hr_zstd_execute_wide(hr::ZstdParams p) { hr::zstd::execute<hr::zstd::FewShape>(p); }

@@ -1,5 +1,6 @@
 // FSE tables (4.1): their descriptions, and how a warp builds them.
 #pragma once
+#include "bytes.h"
 #include "zstd.h"
 
 namespace hr {
@@ -8,22 +9,23 @@ namespace zstd {
 // Staged is the begin of a section in shared memory, with zeros behind its end. The
 // descriptions of three tables have 182 bytes at most, a Huffman tree's 129.
 struct Staged {
-	enum { BYTES = 256 };
+	enum { BYTES = 256, PADDED = BYTES + 12 }; // bits() reads two words
 
-	u8 bytes[BYTES + 8];
+	alignas(4) u8 bytes[PADDED];
 	u32 end;
 
 	// load is the part of a warp.
 	HR_FN void load(const u8 *data, u32 n) {
-		end = least<u32>(n, BYTES);
-		HR_ROLLED for (u32 i = lane(); i < BYTES + 8; i += LANES) bytes[i] = i < end ? (u8)loadByte(data + i) : (u8)0;
+		u32 stop = least<u32>(n, BYTES);
+		if (lane() == 0) end = stop;
+		HR_ROLLED for (u32 i = lane(); i < PADDED; i += LANES) bytes[i] = i < stop ? (u8)loadByte(data + i) : (u8)0;
 		syncWarp();
 	}
 
-	// bits are 25 of them at least, from position at up; at / 8 is below BYTES + 5.
+	// bits are 32 from position at up; at / 8 is below BYTES + 8.
 	HR_FN u32 bits(u32 at) const {
-		const u8 *p = bytes + at / 8;
-		return (p[0] | p[1] << 8 | p[2] << 16 | (u32)p[3] << 24) >> at % 8;
+		const u8 *w = bytes + at / 32 * 4;
+		return funnel(getWord(w), getWord(w + 4), at);
 	}
 };
 
@@ -48,11 +50,11 @@ struct CountReader {
 	HR_FN i32 probability() {
 		u32 greatest = (u32)left + 1, bits = highest(greatest) + 1;
 		u32 few = (1u << bits) - 1 - greatest; // values below it have one bit less
-		u32 value = in.bits(at) & ((1u << (bits - 1)) - 1);
+		u32 next = in.bits(at), value = next & ((1u << (bits - 1)) - 1);
 		if (value < few) {
 			at += bits - 1;
 		} else {
-			value = in.bits(at) & ((1u << bits) - 1);
+			value = next & ((1u << bits) - 1);
 			at += bits;
 			if (value >= 1u << (bits - 1)) value -= few;
 		}

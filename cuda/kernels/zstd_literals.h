@@ -6,15 +6,14 @@
 namespace hr {
 namespace zstd {
 
-// HuffmanDesk is the shared memory of a warp: the tables of four blocks, or of eight if none
-// has more than 2^10 entries, and a ring for each lane. The size is a compromise
-// between the two: smaller, and lanes are idle under large tables; larger, and an SM
-// holds few warps.
+// HuffmanDesk is the shared memory of a warp: a ring for each lane, and the tables of four
+// blocks, or of eight if none has more than 2^10 entries. The size is a compromise:
+// smaller, and lanes are idle under large tables; larger, and an SM holds few warps.
 struct HuffmanDesk {
 	enum : u32 { FEW = 4, MANY = 8, TABLE_ENTRIES = FEW << MAX_TREE_LOG };
-	typedef Bits<8, 2> Stream;
+	typedef Queue<8> Stream;
 
-	alignas(16) u8 rings[LANES][Stream::RING_BYTES];
+	alignas(Stream::RING) u8 rings[LANES][Stream::RING];
 	u16 tables[TABLE_ENTRIES];
 };
 
@@ -26,8 +25,10 @@ HR_FN void fillEntries(u16 *table, u32 from, u32 n, u32 entry) {
 
 // buildLookup is the part of a warp: the table of 2^log entries of a tree.
 HR_FN void buildLookup(const u16 *tree, u32 log, u16 *table) {
+	u32 after = tree[lane()]; // loaded before it is needed
 	HR_ROLLED for (u32 g = 0; g < WEIGHTS; g += LANES) {
-		u32 symbol = g + lane(), node = tree[symbol], weight = node >> 12;
+		u32 symbol = g + lane(), node = after, weight = node >> 12;
+		if (g + LANES < WEIGHTS) after = tree[symbol + LANES];
 		u32 from = node & 0xfff, n = (1u << weight) >> 1, entry = symbol << 8 | (log + 1 - weight);
 		if (n <= 8) fillEntries(table, from, n, entry);
 		HR_ROLLED for (u32 many = ballot(n > 8); many; many &= many - 1) {
@@ -68,52 +69,60 @@ HR_FN bool findPart(const u8 *src, const Block &b, u32 s, Part &part) {
 	return part.at <= end && part.bytes <= end - part.at;
 }
 
-// Decoder is a lane's.
+// Decoder is a lane's. It is bound by the length of the chain from a code to the next: find, skip, find.
+// The entry of the next code has always been asked for before a symbol is put away.
 struct Decoder {
 	HuffmanDesk::Stream in;
 	Place table;
-	u32 shift; // of a window, for twice the index of an entry
+	u32 shift;   // of the next bits, for the index of an entry
+	u32 found;   // the entry of the next code
+	u32 skipped; // bits since the last refill, in the low byte
 
-	HR_FN u32 entry() const { return halfAt(table + (in.window[0] >> shift & ~1u)); }
+	HR_FN void find() { found = halfAt(table + 2 * (in.high >> shift)); }
 
-	HR_FN void one(u8 *out) {
-		in.peek();
-		u32 e = entry();
-		in.skip(e & 255);
-		storeByte(out, e >> 8);
+	HR_FN u32 next() {
+		u32 e = found;
+		in.skip(e);
+		find();
+		return e;
 	}
 
-	// four decodes four symbols: 44 bits at most, so one window does.
+	// one gives the entry of a symbol. A refill is enough for two, so another() may follow it.
+	HR_FN u32 one() {
+		in.refill(skipped);
+		return skipped = next();
+	}
+	HR_FN u32 another() {
+		u32 e = next();
+		skipped += e;
+		return e;
+	}
+
 	HR_FN u32 four() {
-		u32 bytes = 0, bits = 0;
-		in.peek();
-		HR_UNROLL for (u32 k = 0; k < 4; k++) {
-			u32 e = entry();
-			in.window[0] = funnelLeft(in.window[1], in.window[0], e);
-			in.window[1] = funnelLeft(0, in.window[1], e);
-			bits += e;
-			bytes = permute(bytes, e, k == 0 ? 0x3215 : k == 1 ? 0x3250 : k == 2 ? 0x3510 : 0x5210);
-		}
-		in.skip(bits & 255);
-		return bytes;
+		u32 bytes = permute(0, one(), 0x3215);
+		bytes = permute(bytes, another(), 0x3250);
+		bytes = permute(bytes, one(), 0x3510);
+		return permute(bytes, another(), 0x5210);
 	}
 
 	// all is false if the stream does not end with the last symbol. Sixteen symbols have at most
-	// 22 bytes, and 112 can be read when fill() has returned and its fetches are done:
-	// three fills may be on their way.
+	// 22 bytes, and 112 can be read when all fetches are done: three fills may be on their way.
 	HR_FN bool all(u8 *out, u32 n) {
-		HR_ROLLED for (; n > 0 && !aligned(out, 16); n--) one(out++);
+		find();
+		skipped = 0;
+		HR_ROLLED for (; n > 0 && !aligned(out, 16); n--) storeByte(out++, one() >> 8);
 		HR_ROLLED for (; n >= 16; n -= 16) {
 			u32 w[4];
-			in.fill();
+			in.fill<2>();
 			in.ready<3>();
 			HR_UNROLL for (u32 k = 0; k < 4; k++) w[k] = four();
 			storeVector(out, w);
 			out += 16;
 		}
-		in.fill();
+		in.fill<2>();
 		in.ready<0>();
-		HR_ROLLED for (; n > 0; n--) one(out++);
+		HR_ROLLED for (; n > 0; n--) storeByte(out++, one() >> 8);
+		in.refill(skipped);
 		return in.exact();
 	}
 };
@@ -132,21 +141,24 @@ HR_FN Status decodePart(HuffmanDesk &d, const u8 *src, const Block &b, const u16
 		return OK;
 	}
 	if (!findPart(src, b, s, part)) return CORRUPT;
-	Decoder decoder = {{}, placeOf(table), 31 - log};
+	Decoder decoder = {{}, placeOf(table), 32 - log, 0, 0};
 	if (!decoder.in.open(src + part.at, part.bytes, placeOf(d.rings[lane()]))) return UNSUPPORTED;
 	return decoder.all((u8 *)b.literals + part.from, part.count) ? OK : UNSUPPORTED;
 }
 
-// Hand is which blocks a warp decodes: count of them, from the list.
+// LiteralsHand is which blocks a warp decodes: count of them, from the list.
 struct LiteralsHand {
 	u32 first, count, log; // 2^log entries are between their tables
 
-	// take is false if there are no more: first those with large tables go out.
+	// take is false if there are no more: first those with large tables go out. A hand is no
+	// more than a warp's share, so that few blocks occupy all warps.
 	HR_FN bool take(const Head &head, u32 hand) {
-		u32 few = (head.longTrees + HuffmanDesk::FEW - 1) / HuffmanDesk::FEW;
-		bool large = hand < few;
-		u32 size = large ? HuffmanDesk::FEW : HuffmanDesk::MANY, end = large ? head.longTrees : head.literals;
-		first = large ? hand * size : head.longTrees + (hand - few) * size;
+		u32 all = blocks() * warps(), share = most<u32>((head.literals + all - 1) / all, 1);
+		u32 few = least<u32>(share, HuffmanDesk::FEW), many = least<u32>(share, HuffmanDesk::MANY);
+		u32 larges = (head.longTrees + few - 1) / few; // hands
+		bool large = hand < larges;
+		u32 size = large ? few : many, end = large ? head.longTrees : head.literals;
+		first = large ? hand * size : head.longTrees + (hand - larges) * size;
 		log = large ? 11 : 10;
 		if (first >= end) return false;
 		count = least(size, end - first);
@@ -179,10 +191,15 @@ HR_FN u32 nextHand(u32 *counter) { return shuffle(lane() == 0 ? take(counter) : 
 } // namespace zstd
 } // namespace hr
 
-HR_KERNEL(hr::ZSTD_STREAM_BLOCK, 8) hr_zstd_literals(hr::ZstdParams p) {
+HR_KERNEL(hr::ZSTD_LITERALS_BLOCK, 5) hr_zstd_literals(hr::ZstdParams p) {
 	using namespace hr;
-	HR_SHARED zstd::HuffmanDesk desk;
+	HR_SHARED zstd::HuffmanDesk desks[ZSTD_LITERALS_BLOCK / 32];
 	zstd::Work work(p);
 	zstd::LiteralsHand hand;
-	HR_ROLLED while (hand.take(*work.head, zstd::nextHand(&work.head->nextLiterals))) zstd::decodeHand(p, work, desk, hand);
+	// The first hands are dealt out: SMs that begin early would take more than their part.
+	u32 n = warp() * blocks() + block();
+	HR_ROLLED while (hand.take(*work.head, n)) {
+		zstd::decodeHand(p, work, desks[warp()], hand);
+		n = blocks() * warps() + zstd::nextHand(&work.head->nextLiterals);
+	}
 }

@@ -9,7 +9,7 @@ namespace zstd {
 // literalsKey is NONE if there are none to decode.
 HR_FN u32 literalsKey(const Work &work, const Block &b) {
 	if (b.type != COMPRESSED || b.literalsType == RAW_LITERALS || b.literalsDecoded == 0) return NONE;
-	bool large = b.literalsType != RLE_LITERALS && work.blocks[b.treeBlock].treeLog > 10;
+	bool large = b.literalsType != RLE_LITERALS && work.blocks[b.treeBlock].treeLog > SMALL_TREE_LOG;
 	u32 behind = (large ? 1 : 2) * LITERALS_SIZES;
 	return behind - 1 - b.literalsDecoded / LITERALS_STEP;
 }

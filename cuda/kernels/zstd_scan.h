@@ -1,6 +1,7 @@
 // Headers of zstd frames, of their blocks, and of the sections of these (3.1.1). A
 // thread walks over a chunk twice: to count, and, with memory taken, to write.
 #pragma once
+#include "blosc.h"
 #include "zstd.h"
 
 namespace hr {
@@ -162,10 +163,10 @@ HR_FN Status parseBlock(Cursor &in, Block &b, u32 self, Described &described) {
 // decodesLiterals says whether there is something to do for hr_zstd_literals.
 HR_FN bool decodesLiterals(const Block &b) { return b.type == COMPRESSED && b.literalsType != RAW_LITERALS && b.literalsDecoded > 0; }
 
-// Needs is what a chunk takes of the arena and of the blocks.
+// Needs is what a chunk takes of the arena, of the blocks and of the segments.
 struct Needs {
 	u64 bytes;
-	u32 blocks;
+	u32 blocks, segments;
 
 	HR_FN u64 take(u64 n) {
 		u64 at = bytes;
@@ -178,11 +179,30 @@ struct Needs {
 struct Layout {
 	Needs needs;
 	Block *blocks; // of the chunk, or null
-	u32 first;     // index of the first one
+	Segment *segments;
+	u32 first; // index of the first block
 	u64 arena;
-	u64 dst;
-	u32 room, known; // bytes of the output, and where in it the block begins; NONE: not known
 	u32 chunk;
+	u64 dst;         // of the segment
+	u32 room, known; // its bytes, and where in them the block begins; NONE: not known
+	u32 begin;       // blocks before the segment
+
+	// open begins a segment.
+	HR_FN void open(u64 to, u32 bytes) {
+		dst = to;
+		room = bytes;
+		known = 0;
+		begin = needs.blocks;
+	}
+
+	// close is false if the segment has no blocks but wants bytes.
+	HR_FN bool close() {
+		u32 count = needs.blocks - begin;
+		if (count == 0) return room == 0;
+		if (blocks) segments[needs.segments] = {dst, room, chunk, first + begin, count};
+		needs.segments++;
+		return true;
+	}
 
 	// place completes a block.
 	HR_FN void place(Block &b) {
@@ -243,9 +263,8 @@ HR_FN Status walkFrame(Cursor &in, const Header &h, Layout &layout) {
 	return OK;
 }
 
-// walk goes over the frames of a chunk (3.1).
-HR_FN Status walk(const ZstdChunk &c, Layout &layout) {
-	Cursor in = {(const u8 *)c.src, 0, c.srcBytes};
+// walkFrames goes over the frames of a segment (3.1).
+HR_FN Status walkFrames(Cursor in, Layout &layout) {
 	if (in.left() == 0) return CORRUPT; // not even an empty frame
 	while (in.left() > 0) {
 		if (in.left() < 8) return CORRUPT;
@@ -267,26 +286,69 @@ HR_FN Status walk(const ZstdChunk &c, Layout &layout) {
 	return OK;
 }
 
+// storeStream makes a stream that blosc stored as it is one block.
+HR_FN void storeStream(Layout &layout, u32 at, u32 n) {
+	Block b;
+	b.chunk = layout.chunk;
+	b.body = at;
+	b.bytes = b.decoded = b.most = n;
+	b.content = NONE;
+	b.checksum = b.literalsDecoded = b.sequenceCount = 0;
+	b.type = RAW;
+	b.flags = FIRST | LAST;
+	b.literalsType = RAW_LITERALS;
+	layout.place(b);
+}
+
+// walkBlosc goes over the streams of a frame of blosc, a segment each. Plain frames have none:
+// hr_zstd_finish copies them.
+HR_FN Status walkBlosc(const Chunk &c, Layout &layout) {
+	Frame f;
+	Status status = f.parse((const u8 *)c.src, c.srcBytes, 1 << Frame::ZSTD_STREAMS);
+	if (status == OK && f.nbytes != c.dstBytes) status = CORRUPT;
+	for (u32 b = 0; b < f.blocks && status == OK; b++) {
+		u32 length = f.blockBytes(b), count = f.streams(length), raw = length / count, at, n;
+		if (length % count != 0 || !f.begin(b, at)) return CORRUPT;
+		u64 dst = (u64)f.decoded(c, b);
+		for (u32 s = 0; s < count && status == OK; s++) {
+			if (!f.next(at, n)) return CORRUPT;
+			layout.open(dst + (u64)s * raw, raw);
+			if (n == raw) storeStream(layout, at, n);
+			else status = walkFrames({f.data, at, at + n}, layout);
+			if (status == OK && !layout.close()) status = CORRUPT;
+			at += n;
+		}
+	}
+	return status;
+}
+
+HR_FN Status walk(const Chunk &c, Layout &layout) {
+	if (c.method == BLOSC_ZSTD) return walkBlosc(c, layout);
+	if (c.method != ZSTD) return UNSUPPORTED;
+	layout.open(c.typesize > 1 ? c.scratch : c.dst, c.dstBytes);
+	Status status = walkFrames({(const u8 *)c.src, 0, c.srcBytes}, layout);
+	return status == OK && !layout.close() ? CORRUPT : status;
+}
+
 // scan finds the blocks of a chunk and gives them memory.
-HR_FN Status scan(const ZstdParams &p, Work &work, u32 chunk, Extent &extent) {
-	const ZstdChunk &c = chunkOf(p, chunk);
-	Layout layout = {{0, 0}, nullptr, 0, 0, c.dst, c.dstBytes, 0, chunk};
+HR_FN Status scan(const ZstdParams &p, Work &work, u32 chunk) {
+	const Chunk &c = chunkOf(p, chunk);
+	Layout layout = {{0, 0, 0}, nullptr, nullptr, 0, 0, chunk, 0, 0, 0, 0};
 	Status status = walk(c, layout);
 	if (status != OK) return status;
-	u32 blocks = layout.needs.blocks;
-	u64 bytes = layout.needs.bytes;
-	if (blocks > work.maxBlocks || bytes > work.arenaBytes) return UNSUPPORTED;
-	u64 at = fetchAdd(&work.head->arena, bytes);
-	if (at > work.arenaBytes - bytes) return UNSUPPORTED;
-	u32 first = fetchAdd(&work.head->blocks, blocks);
-	if (first > work.maxBlocks - blocks) {
+	Needs needs = layout.needs;
+	if (needs.blocks > work.maxBlocks || needs.bytes > work.arenaBytes) return UNSUPPORTED;
+	u64 at = fetchAdd(&work.head->arena, needs.bytes);
+	if (at > work.arenaBytes - needs.bytes) return UNSUPPORTED;
+	u32 first = fetchAdd(&work.head->blocks, needs.blocks);
+	if (first > work.maxBlocks - needs.blocks) {
 		// Those that are there are of no chunk.
 		for (u32 i = first; i < work.maxBlocks; i++) work.blocks[i].type = RESERVED;
 		return UNSUPPORTED;
 	}
-	layout = {{0, 0}, work.blocks + first, first, (u64)work.arena + at, c.dst, c.dstBytes, 0, chunk};
-	extent.first = first;
-	extent.count = blocks;
+	// There are no more segments than blocks.
+	Segment *segments = work.segments + fetchAdd(&work.head->segments, needs.segments);
+	layout = {{0, 0, 0}, work.blocks + first, segments, first, (u64)work.arena + at, chunk, 0, 0, 0, 0};
 	return walk(c, layout);
 }
 
@@ -297,9 +359,6 @@ HR_KERNEL(hr::ZSTD_SCAN_BLOCK, 8) hr_zstd_scan(hr::ZstdParams p) {
 	using namespace hr;
 	zstd::Work work(p);
 	for (u32 i = block() * threads() + thread(); i < p.n; i += blocks() * threads()) {
-		zstd::Extent extent = {0, 0};
-		Status status = zstd::scan(p, work, i, extent);
-		work.extents[i] = extent;
-		*zstd::statusOf(p, i) = status;
+		*zstd::statusOf(p, i) = zstd::scan(p, work, i);
 	}
 }

@@ -47,6 +47,9 @@ HR_FN u32 matchLength(u32 code) {
 	return lengthOf(128u << (code - 43), code - 36);
 }
 
+// valueBits is how many bits follow a code. None below it has more.
+HR_FN u8 valueBits(u32 kind, u32 code) { return (u8)(kind == LITERAL_LENGTHS ? literalLength(code) : kind == MATCH_LENGTHS ? matchLength(code) : code); }
+
 // Tree is a Huffman tree: for each of 256 symbols its weight in the top 4 bits, below it
 // where its entries begin in a table of 2^log entries.
 enum : u32 { MAX_TREE_LOG = 11, MAX_WEIGHT = 12, WEIGHTS = 256 };
@@ -81,6 +84,7 @@ HR_FN u32 readTable(Desk &d, Block &b, u32 kind, u32 at) {
 		if (lane() == 0) {
 			table[0] = entryOf(1, d.in.bytes[at]);
 			b.logs[kind] = 0;
+			b.values[kind] = valueBits(kind, d.in.bytes[at]);
 		}
 		return at + 1;
 	case PREDEFINED:
@@ -97,7 +101,10 @@ HR_FN u32 readTable(Desk &d, Block &b, u32 kind, u32 at) {
 	}
 	syncWarp();
 	buildTable(d.builder, d.counts, table);
-	if (lane() == 0) b.logs[kind] = (u8)d.counts.log;
+	if (lane() == 0) {
+		b.logs[kind] = (u8)d.counts.log;
+		b.values[kind] = valueBits(kind, d.counts.symbols - 1);
+	}
 	syncWarp();
 	return at;
 }
@@ -114,32 +121,29 @@ HR_FN bool readTables(Desk &d, const u8 *src, Block &b) {
 
 // WeightBits reads the weights' bitstream backwards; what is before its begin is 0.
 struct WeightBits {
-	const u8 *bytes;
-	i32 at; // bits that are left; below 0, bits that were not there
+	const Staged &in;
+	i32 begin, at; // bits; at may be a little below begin
 
 	HR_FN u32 read(u32 n) {
 		at -= (i32)n;
-		u32 v = 0;
-		HR_UNROLL for (u32 i = 0; i < 6; i++) {
-			i32 bit = at + (i32)i;
-			if (i < n && bit >= 0) v |= (u32)(bytes[bit / 8] >> bit % 8 & 1) << i;
-		}
-		return v;
+		i32 from = most(at, begin);
+		return in.bits((u32)from) << (from - at) & ((1u << n) - 1);
 	}
+	HR_FN bool torn() const { return at < begin; }
 };
 
-// decodeWeights is the part of one lane: two states take turns (4.2.1.2). It returns the number
-// of weights, or NONE.
-HR_FN u32 decodeWeights(const u16 *table, u32 log, const u8 *bytes, u32 n, u8 *weights) {
-	if (n == 0 || bytes[n - 1] == 0) return NONE;
-	WeightBits bits = {bytes, (i32)(8 * (n - 1) + highest(bytes[n - 1]))};
+// decodeWeights is the part of one lane: two states take turns (4.2.1.2). The bitstream is from byte at to end.
+// It returns the number of weights, or NONE.
+HR_FN u32 decodeWeights(const u16 *table, u32 log, const Staged &in, u32 at, u32 end, u8 *weights) {
+	if (at == end || in.bytes[end - 1] == 0) return NONE;
+	WeightBits bits = {in, (i32)(8 * at), (i32)(8 * (end - 1) + highest(in.bytes[end - 1]))};
 	u32 state = bits.read(log), other = bits.read(log);
-	if (bits.at < 0) return NONE;
+	if (bits.torn()) return NONE;
 	HR_ROLLED for (u32 k = 0; k + 2 < WEIGHTS;) {
 		u32 entry = table[state], x = entry >> 6, more = log - highest(x);
 		weights[k++] = (u8)(entry & 63);
 		u32 next = (x << more) - (1u << log) + bits.read(more);
-		if (bits.at < 0) {
+		if (bits.torn()) {
 			weights[k++] = (u8)(table[other] & 63);
 			return k;
 		}
@@ -170,7 +174,7 @@ HR_FN u32 readWeights(Desk &d) {
 	at = toAll(d, at);
 	if (at == NONE) return NONE;
 	buildTable(d.builder, d.counts, d.weightTable);
-	n = lane() == 0 ? decodeWeights(d.weightTable, d.counts.log, d.in.bytes + at, 1 + head - at, d.weights) : 0;
+	n = lane() == 0 ? decodeWeights(d.weightTable, d.counts.log, d.in, at, 1 + head, d.weights) : 0;
 	return toAll(d, n);
 }
 
@@ -199,18 +203,19 @@ HR_FN void countWeights(Desk &d, u32 n) {
 	syncWarp();
 }
 
+// startWeights finds where the entries of each weight begin. It is the part of one lane.
+HR_FN void startWeights(Desk &d) {
+	u32 start = 0;
+	HR_ROLLED for (u32 w = 1; w <= MAX_WEIGHT; w++) {
+		u32 entries = d.ranks[w] << (w - 1);
+		d.ranks[w] = start;
+		start += entries;
+	}
+}
+
 // writeTree orders symbols by weight, then by value (4.2.1.3): that is the order of
 // their entries.
 HR_FN void writeTree(Desk &d, u32 n, u16 *tree) {
-	if (lane() == 0) {
-		u32 start = 0;
-		HR_ROLLED for (u32 w = 1; w <= MAX_WEIGHT; w++) {
-			u32 entries = d.ranks[w] << (w - 1);
-			d.ranks[w] = start;
-			start += entries;
-		}
-	}
-	syncWarp();
 	HR_ROLLED for (u32 g = 0; g < WEIGHTS; g += LANES) {
 		u32 w = g + lane() < n ? d.weights[g + lane()] : 0, same = match(w), before = count(same & below());
 		u32 start = d.ranks[w];
@@ -233,8 +238,12 @@ HR_FN Status readTree(Desk &d, const u8 *src, Block &b) {
 	bool pair = d.ranks[1] >= 2; // the two longest codes differ in their last bit
 	syncWarp();
 	if (!pair) return CORRUPT;
+	if (lane() == 0) {
+		startWeights(d);
+		b.treeLog = (u8)log;
+	}
+	syncWarp();
 	writeTree(d, n, (u16 *)b.tree);
-	if (lane() == 0) b.treeLog = (u8)log;
 	return OK;
 }
 

@@ -33,6 +33,14 @@ type Result struct {
 
 	HitRates HitRates `json:"hit_rates"`
 
+	// GPUDecodeMSPerGB is time of the GPU in which it decodes for one wave or more
+	// (pipeline.Stats.GPUDecode), for each GB that it decodes: what decoding costs it.
+	// Waves beside each other share it, so it is not the latency of a wave, and work of
+	// other kinds beside them makes it longer. 0 where a GPU decodes nothing.
+	GPUDecodeMSPerGB float64 `json:"gpu_decode_ms_per_gb"`
+	ChunksOnHost     int64   `json:"chunks_on_host"` // decoded by the host for a GPU
+	ChunksRefused    int64   `json:"chunks_refused"` // by the GPU's decoders
+
 	OpenMS       float64 `json:"open_ms"`
 	FirstBatchMS float64 `json:"first_batch_ms"` // from the call of Open on
 
@@ -109,6 +117,10 @@ func (r *run) result(p *pipeline.Pipeline, s pipeline.Stats, t timing) *Result {
 		HitRates:        HitRates{share(s.ChunksReused, s.ChunkUses), share(s.IndexHits, s.IndexHits+s.IndexMisses), share(s.CompressedHits, s.ChunksDecoded)},
 		HostBytes:       s.HostBytes, DeviceBytes: s.DeviceBytes, MappedBytes: s.MappedBytes,
 	}
+	if s.GPUDecode.Out > 0 {
+		result.GPUDecodeMSPerGB = ms(s.GPUDecode.Busy) / (float64(s.GPUDecode.Out) / 1e9)
+	}
+	result.ChunksOnHost, result.ChunksRefused = s.ChunksOnHost, s.ChunksRefused
 	result.Stages = Stages(s)
 	return result
 }
@@ -134,7 +146,9 @@ func since(now, then pipeline.Stats) pipeline.Stats {
 		return pipeline.Stage{Name: a.Name, Count: a.Count - b.Count, Busy: a.Busy - b.Busy, In: a.In - b.In, Out: a.Out - b.Out}
 	}
 	d := now
-	d.Plan, d.Locate, d.Read = minus(now.Plan, then.Plan), minus(now.Locate, then.Locate), minus(now.Read, then.Read)
+	d.Plan, d.Dispatch = minus(now.Plan, then.Plan), minus(now.Dispatch, then.Dispatch)
+	d.Locate, d.Read = minus(now.Locate, then.Locate), minus(now.Read, then.Read)
+	d.Issue, d.Copy, d.GPUDecode = minus(now.Issue, then.Issue), minus(now.Copy, then.Copy), minus(now.GPUDecode, then.GPUDecode)
 	d.Decode, d.Assemble = minus(now.Decode, then.Decode), minus(now.Assemble, then.Assemble)
 	d.SlotWait, d.NextWait = minus(now.SlotWait, then.SlotWait), minus(now.NextWait, then.NextWait)
 	d.Samples -= then.Samples
@@ -144,6 +158,9 @@ func since(now, then pipeline.Stats) pipeline.Stats {
 	d.ChunksDecoded -= then.ChunksDecoded
 	d.ChunksReused -= then.ChunksReused
 	d.ChunksMissing -= then.ChunksMissing
+	d.ChunksOnHost -= then.ChunksOnHost
+	d.ChunksRefused -= then.ChunksRefused
+	d.CompressedHits -= then.CompressedHits
 	d.IndexHits -= then.IndexHits
 	d.IndexMisses -= then.IndexMisses
 	return d
@@ -175,6 +192,12 @@ func (r *Result) rows() (rows []byte) {
 	row("memory", "engine %.1f MiB, process at most %.1f MiB", float64(r.HostBytes)/(1<<20), float64(r.RSSBytes)/(1<<20))
 	if r.DeviceBytes > 0 {
 		row("gpu", "%.1f MiB taken, %.1f MiB of the page cache registered, %.2f GB/s copied to it", float64(r.DeviceBytes)/(1<<20), float64(r.MappedBytes)/(1<<20), r.CopiedGBPerS)
+	}
+	if r.GPUDecodeMSPerGB > 0 {
+		row("gpu decode", "%.2f ms of the GPU a decoded GB: %.1f GB/s while it decodes", r.GPUDecodeMSPerGB, 1e3/r.GPUDecodeMSPerGB)
+	}
+	if r.ChunksOnHost+r.ChunksRefused > 0 {
+		row("on the host", "%d chunks, of which the GPU had refused %d", r.ChunksOnHost, r.ChunksRefused)
 	}
 	if r.BareGBPerS > 0 {
 		row("bare decoder", "%.3f GB/s; decode stage at %.0f %%, the whole run at %.0f %% of it", r.BareGBPerS, 100*r.DecodeVsBare, 100*r.EndToEndVsBare)

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/headrace/headrace/cuda/cudatest"
 	"github.com/headrace/headrace/internal/plainread"
 	"github.com/headrace/headrace/internal/scenario"
 	"github.com/headrace/headrace/nd"
@@ -134,7 +135,7 @@ func TestJSONNames(t *testing.T) {
 	if err := json.Unmarshal(data, &names); err != nil {
 		t.Fatal(err)
 	}
-	for name := range strings.FieldsSeq("samples_per_s gb_per_s decoded_gb_per_s amplification hit_rates first_batch_ms host_bytes device_bytes rss_bytes stages check config decode_vs_bare end_to_end_vs_bare bare_gb_per_s scenario_keys") {
+	for name := range strings.FieldsSeq("samples_per_s gb_per_s decoded_gb_per_s amplification hit_rates gpu_decode_ms_per_gb chunks_on_host chunks_refused first_batch_ms host_bytes device_bytes rss_bytes stages check config decode_vs_bare end_to_end_vs_bare bare_gb_per_s scenario_keys") {
 		if _, ok := names[name]; !ok {
 			t.Errorf("no %s in %s", name, data)
 		}
@@ -145,6 +146,47 @@ func TestJSONNames(t *testing.T) {
 	var text strings.Builder
 	if err := r.Print(&text); err != nil || !strings.Contains(text.String(), "samples/s") || !strings.Contains(text.String(), "decode") {
 		t.Errorf("table:\n%s%v", text.String(), err)
+	}
+}
+
+// On a GPU, here a fake one, the figures are of the timed batches alone, and what it
+// decodes has a price.
+func TestGPUFigures(t *testing.T) {
+	for codec, onHost := range map[string]bool{"zstd": false, "delta": true} {
+		s := load(t, fmt.Sprintf(`"codecs": [%q]`, codec))
+		o := &Options{Device: "cuda:0", Reuse: "none", DeviceBytes: 256 << 20, HostBytes: 256 << 20}
+		cfg, err := o.config(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Driver = cudatest.New(t).Path
+		ctx := context.Background()
+		if err := o.write(ctx, s); err != nil {
+			t.Fatal(err)
+		}
+		r := &run{scenario: s, options: o, warmup: 2, batches: 2}
+		if r.arrays, err = openArrays(ctx, cfg.Arrays, s.Sampling.SampleShape); err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.measure(ctx, cfg)
+		r.arrays.close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (got.ChunksOnHost > 0) != onHost || got.ChunksRefused != 0 || (got.GPUDecodeMSPerGB > 0) == onHost {
+			t.Errorf("%s: %d chunks on the host, %d refused, %g ms of the GPU a GB", codec, got.ChunksOnHost, got.ChunksRefused, got.GPUDecodeMSPerGB)
+		}
+		out := map[string]int64{}
+		for _, st := range got.Stages {
+			out[st.Name] = st.OutBytes
+		}
+		if !onHost && out["gpu decode"] != out["decode"] || out["decode"] == 0 || out["copy"] > 2*out["decode"] {
+			t.Errorf("%s: bytes of the stages: %v", codec, out)
+		}
+		var text strings.Builder
+		if err := got.Print(&text); err != nil || strings.Contains(text.String(), "on the host") != onHost || strings.Contains(text.String(), "ms of the GPU") == onHost {
+			t.Errorf("%s:\n%s%v", codec, text.String(), err)
+		}
 	}
 }
 

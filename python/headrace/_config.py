@@ -134,7 +134,8 @@ class Config:
     compressed_bytes
         Cap in bytes on chunks that are kept as they are stored in the GPU's memory.
     decoder
-        What decodes there: "" (default) is headrace's own.
+        What decodes zstd there: "" (default) is headrace's own, "nvcomp" or "nvcomp=PATH"
+        NVIDIA's library, to compare with.
     sms
         Most multiprocessors that decoding may take. Default: all.
     """

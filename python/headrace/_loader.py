@@ -455,7 +455,11 @@ class Loader(Engine):
         return self._ask("quality")
 
     def stats(self) -> dict[str, Any]:
-        """What the engine has done so far: counters, and `stages` in the order of the data."""
+        """What the engine has done so far: counters, and `stages` in the order of the data.
+
+        On a GPU `chunks_on_host` counts the chunks that the host decoded for it, and
+        `chunks_refused` those that the GPU's decoders refused: odd ones, or broken.
+        """
         return self._ask("stats")
 
     def _compare_plans(self) -> None:

@@ -145,7 +145,11 @@ class Pipeline(Engine):
                 starvation.check(self.stats()["batches_held"])
 
     def stats(self) -> dict[str, Any]:
-        """What the engine has done so far: counters, and `stages` in the order of the data."""
+        """What the engine has done so far: counters, and `stages` in the order of the data.
+
+        On a GPU `chunks_on_host` counts the chunks that the host decoded for it, and
+        `chunks_refused` those that the GPU's decoders refused: odd ones, or broken.
+        """
         return self._ask("stats")
 
     def batches(self, n: int | None = None, *, timeout: float | None = 30.0) -> Iterator[Batch]:

@@ -311,3 +311,4 @@ def test_stats_count_the_work(volume: str, boxes: Boxes) -> None:
     assert (stats["samples"], stats["batches"], stats["samples_failed"]) == (8, 4, 0)
     assert [s["name"] for s in stats["stages"]][:6] == ["plan", "dispatch", "locate", "read", "decode", "assemble"]
     assert stats["chunks_decoded"] > 0
+    assert stats["chunks_on_host"] == stats["chunks_refused"] == 0, "there is no GPU to leave any"

@@ -22,6 +22,8 @@ int64_t live(const std::string &what) {
     if (what == "events") return s.events.size();
     if (what == "modules") return s.modules.size();
     int64_t n = 0;
+    if (what == "uploading")
+        for (Stream *stream : s.streams) n += stream->uploads;
     if (what == "bytes")
         for (Context &c : s.contexts) n += used(&c);
     if (what == "contexts")

@@ -37,8 +37,8 @@ enum Status {
 
 struct Stream;
 
-// One record of an event; waits refer to it.
-struct Mark { Stream *stream; bool done; };
+// One record of an event; waits refer to it. when is the time at which it was done.
+struct Mark { Stream *stream; bool done; double when; };
 
 struct Work {
     std::function<int()> run;     // empty for a wait
@@ -51,9 +51,10 @@ struct Stream {
     Context *context;
     std::deque<Work> queue;
     bool held = false;  // it is slow: who waits for one of its events waits until it is let go
+    bool uploads = false;  // something was to be copied to the device on it
 };
 
-struct Event { Context *context; bool interprocess; std::shared_ptr<Mark> latest; };
+struct Event { Context *context; bool interprocess, timed; std::shared_ptr<Mark> latest; };
 
 struct Module;
 struct Function { Module *module; std::string name; size_t params; int shared, threads; };
@@ -167,6 +168,7 @@ int event_create(void **, unsigned);
 int event_record(void *, void *);
 int event_query(void *);
 int event_synchronize(void *);
+int event_elapsed(float *, void *, void *);
 int event_destroy(void *);
 
 int module_load(void **, const void *, unsigned, int *, void **);

@@ -110,7 +110,7 @@ int import_event(void **event, Handle handle) {
     Name name;
     memcpy(&name, &handle, sizeof name);
     if (!foreign(name, EVENT)) return complain(INVALID_VALUE, "cuIpcOpenEventHandle: a handle of this process, or none");
-    Event *e = new Event{current(), true, nullptr};
+    Event *e = new Event{current(), true, false, nullptr};
     state().events.insert(e);
     *event = e;
     return OK;

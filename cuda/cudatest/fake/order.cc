@@ -2,12 +2,20 @@
 #include "fake.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 namespace fake {
 namespace {
 
 int run_until(const std::shared_ptr<Mark> &mark);
+
+// pass is the work of a record.
+int pass(Mark &mark) {
+    mark.done = true;
+    mark.when = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    return OK;
+}
 
 // step does the oldest work of a stream.
 int step(Stream *stream) {
@@ -48,6 +56,16 @@ int move(Context *context, const Piece &p) {
     if (reachable(context, p.dst, p.n, true) != OK || reachable(context, p.src, p.n, false) != OK) return ILLEGAL_ADDRESS;
     memmove(reinterpret_cast<void *>(p.dst), reinterpret_cast<void *>(p.src), p.n);
     return OK;
+}
+
+// uploads reports whether a copy takes the engine that copies to a device.
+bool uploads(const Piece &p) {
+    auto kind = [](Ptr at) {
+        auto r = state().regions.upper_bound(at);
+        return r == state().regions.begin() ? REGISTERED : std::prev(r)->second.kind;
+    };
+    auto host = [&](Ptr at) { return kind(at) == PINNED || kind(at) == REGISTERED; };
+    return host(p.src) && !host(p.dst);
 }
 
 int check(const Piece &p) {
@@ -92,6 +110,7 @@ int batch(const Ptr *dst, const Ptr *src, const size_t *n, size_t count, const s
             if (failed) *failed = i;
             return status;
         }
+        stream->uploads |= uploads(pieces.back());
     }
     int status = disjoint(pieces);
     if (status != OK) return status;
@@ -150,6 +169,7 @@ int copy(Ptr dst, Ptr src, size_t n, void *handle) {
     Piece p{dst, src, n};
     int status = check(p);
     if (status != OK) return status;
+    stream->uploads |= uploads(p);
     Context *context = current();
     return enqueue(stream, {[context, p] { return move(context, p); }, nullptr});
 }
@@ -181,7 +201,7 @@ int stream_create(void **handle, unsigned flags, int priority) {
     CALL("cuStreamCreateWithPriority");
     if (flags != 1) complain(OK, "a stream that waits for the legacy default stream");
     if (priority < -5 || priority > 0) complain(OK, "stream priority %d is out of range", priority);
-    Stream *s = new Stream{current(), {}, false};
+    Stream *s = new Stream{current(), {}, false, false};
     state().streams.insert(s);
     *handle = s;
     return OK;
@@ -222,7 +242,7 @@ int event_create(void **handle, unsigned flags) {
     CALL("cuEventCreate");
     if (flags & 4 && !(flags & 2)) return complain(INVALID_VALUE, "an interprocess event must not keep time");
     if (!(flags & 1)) complain(OK, "an event whose waiter spins");
-    Event *e = new Event{current(), bool(flags & 4), nullptr};
+    Event *e = new Event{current(), bool(flags & 4), !(flags & 2), nullptr};
     state().events.insert(e);
     *handle = e;
     return OK;
@@ -232,9 +252,9 @@ int event_record(void *event, void *handle) {
     CALL("cuEventRecord");
     STREAM(stream, handle);
     EVENT(e, event);
-    auto mark = std::make_shared<Mark>(Mark{stream, false});
+    auto mark = std::make_shared<Mark>(Mark{stream, false, 0});
     e->latest = mark;
-    int status = enqueue(stream, {[mark] { mark->done = true; return int(OK); }, nullptr});
+    int status = enqueue(stream, {[mark] { return pass(*mark); }, nullptr});
     // Another process cannot make this one go on: nothing is put off for it.
     return status == OK && e->interprocess ? run_until(mark) : status;
 }
@@ -255,6 +275,18 @@ int event_synchronize(void *event) {
     if (!mark) return OK;
     state().let_go.wait(call.lock, [&] { return mark->done || !mark->stream->held; });
     return run_until(mark);
+}
+
+// event_elapsed gives milliseconds, as the real one does.
+int event_elapsed(float *ms, void *begin, void *end) {
+    CALL("cuEventElapsedTime");
+    EVENT(b, begin);
+    EVENT(e, end);
+    if (!b->timed || !e->timed) return complain(INVALID_HANDLE, "cuEventElapsedTime of an event that keeps no time");
+    if (!b->latest || !e->latest) return complain(INVALID_HANDLE, "cuEventElapsedTime of an event that was never recorded");
+    if (!b->latest->done || !e->latest->done) return NOT_READY;
+    *ms = float(e->latest->when - b->latest->when);
+    return OK;
 }
 
 int event_destroy(void *event) {

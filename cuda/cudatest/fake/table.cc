@@ -45,6 +45,7 @@ const Entry entries[] = {
     ENTRY("cuEventRecord", 2000, event_record),
     ENTRY("cuEventQuery", 2000, event_query),
     ENTRY("cuEventSynchronize", 2000, event_synchronize),
+    ENTRY("cuEventElapsedTime", 2000, event_elapsed),
     ENTRY("cuEventDestroy", 4000, event_destroy),
     ENTRY("cuModuleLoadDataEx", 2010, module_load),
     ENTRY("cuModuleUnload", 2000, module_unload),

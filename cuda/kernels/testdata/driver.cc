@@ -3,7 +3,7 @@
 // the address sanitizer sees a byte too much.
 //
 // A request is, in 64-bit numbers: the kernel (0 assemble, 1 decode, 2 gather, 3 the
-// layout of the structs, 4 all those of zstd), grid, block, the count of buffers, for each its
+// layout of the structs, 4 all those of zstd, 5 inflate, 6 crc32c), grid, block, the count of buffers, for each its
 // size and its content, and the parameters, 64 bytes. An address in it is (buffer+1)<<40
 // plus an offset. The answer is all buffers, one after the other.
 #include "../host.cc"
@@ -51,7 +51,9 @@ static const char *prepare(u64 kernel, u8 *params) {
 		}
 		return "hr_assemble";
 	}
-	case 1: {
+	case 1:
+	case 5:
+	case 6: {
 		DecodeParams &p = *(DecodeParams *)params;
 		Chunk *chunks = table<Chunk>(p.chunks);
 		place(p.status);
@@ -60,7 +62,7 @@ static const char *prepare(u64 kernel, u8 *params) {
 			place(chunks[i].src);
 			place(chunks[i].scratch);
 		}
-		return "hr_decode";
+		return kernel == 1 ? "hr_decode" : kernel == 5 ? "hr_inflate" : "hr_crc32c";
 	}
 	}
 	GatherParams &p = *(GatherParams *)params;
@@ -72,15 +74,16 @@ static const char *prepare(u64 kernel, u8 *params) {
 	return "hr_gather";
 }
 
-// zstd runs the kernels of zstd in their order. Those that run beside each other on a GPU
-// do so here in both orders.
+// runZstd runs the kernels of zstd in their order. Those that run beside each other on a GPU
+// do so here in both orders, and those of which a launcher takes one are taken in turn.
 static bool runZstd(u8 *params, u64 grid) {
 	ZstdParams &p = *(ZstdParams *)params;
-	ZstdChunk *chunks = table<ZstdChunk>(p.chunks);
+	Chunk *chunks = table<Chunk>(p.chunks);
 	place(p.status);
 	for (u32 i = 0; i < p.n; i++) {
 		place(chunks[i].dst);
 		place(chunks[i].src);
+		place(chunks[i].scratch);
 	}
 	// The work memory is not sent; p.work is its size.
 	void *work;
@@ -94,12 +97,12 @@ static bool runZstd(u8 *params, u64 grid) {
 		u32 block;
 	} kernels[] = {
 	    {"hr_zstd_scan", ZSTD_SCAN_BLOCK}, {"hr_zstd_tables", ZSTD_TABLES_BLOCK}, {"hr_zstd_count", ZSTD_ORDER_BLOCK}, {"hr_zstd_order", ZSTD_ORDER_BLOCK},
-	    {"hr_zstd_literals", ZSTD_STREAM_BLOCK}, {"hr_zstd_sequences", ZSTD_STREAM_BLOCK}, {"hr_zstd_literals", ZSTD_STREAM_BLOCK},
-	    {"hr_zstd_execute", ZSTD_EXECUTE_BLOCK}};
+	    {"hr_zstd_literals", ZSTD_LITERALS_BLOCK}, {"hr_zstd_sequences", ZSTD_SEQUENCES_BLOCK}, {"hr_zstd_literals", ZSTD_LITERALS_BLOCK},
+	    {"hr_zstd_execute", ZSTD_EXECUTE_BLOCK}, {"hr_zstd_execute_wide", ZSTD_EXECUTE_WIDE_BLOCK}, {"hr_zstd_finish", ZSTD_FINISH_BLOCK}};
 	static int turn;
-	turn ^= 1;
-	for (int i = 0; i < 8; i++) {
-		if (i == 4 + 2 * turn) continue;
+	turn++;
+	for (int i = 0; i < 10; i++) {
+		if (i == 4 + 2 * (turn & 1) || i == 7 + (turn >> 1 & 1)) continue;
 		if (hr_host_launch(kernels[i].name, params, (unsigned)grid, kernels[i].block)) return false;
 	}
 	free(work);
@@ -113,20 +116,18 @@ static void layout() {
 	    offsetof(Tile, flags), offsetof(Tile, chunk), offsetof(Tile, affine.scale), offsetof(Tile, affine.offset), offsetof(Tile, element),
 	    offsetof(Loop, dst), offsetof(Loop, src), offsetof(Loop, n),
 	    offsetof(Chunk, src), offsetof(Chunk, dst), offsetof(Chunk, scratch), offsetof(Chunk, srcBytes), offsetof(Chunk, dstBytes),
-	    offsetof(Chunk, status), offsetof(Chunk, method), offsetof(Chunk, typesize),
+	    offsetof(Chunk, status), offsetof(Chunk, method), offsetof(Chunk, typesize), offsetof(Chunk, flags),
 	    offsetof(Piece, dst), offsetof(Piece, src), offsetof(Piece, n),
 	    offsetof(AssembleParams, tiles), offsetof(AssembleParams, loops), offsetof(AssembleParams, status), offsetof(AssembleParams, n),
 	    offsetof(DecodeParams, chunks), offsetof(DecodeParams, status), offsetof(DecodeParams, n),
 	    offsetof(GatherParams, pieces), offsetof(GatherParams, n),
-	    sizeof(ZstdChunk), sizeof(ZstdParams), sizeof(zstd::Head), sizeof(zstd::Block), sizeof(zstd::Extent),
+	    sizeof(ZstdParams), sizeof(zstd::Head), sizeof(zstd::Block), sizeof(zstd::Segment),
 	    sizeof(zstd::SequenceDesk),
-	    offsetof(ZstdChunk, src), offsetof(ZstdChunk, dst), offsetof(ZstdChunk, srcBytes), offsetof(ZstdChunk, dstBytes), offsetof(ZstdChunk, status),
-	    offsetof(ZstdChunk, flags),
 	    offsetof(ZstdParams, chunks), offsetof(ZstdParams, status), offsetof(ZstdParams, work), offsetof(ZstdParams, arena), offsetof(ZstdParams, n),
 	    offsetof(ZstdParams, blocks),
-	    ZSTD_SCAN_BLOCK, ZSTD_TABLES_BLOCK, ZSTD_ORDER_BLOCK, ZSTD_STREAM_BLOCK, ZSTD_EXECUTE_BLOCK, ZSTD_UNCHECKED,
-	    ASSEMBLE_BLOCK, DECODE_BLOCK, GATHER_BLOCK, MAX_RANK, NO_CHUNK,
-	    BIG, FILL, AFFINE, LZ4, BLOSC, UNSHUFFLE, COPY, OK, CORRUPT, UNSUPPORTED,
+	    ZSTD_SCAN_BLOCK, ZSTD_TABLES_BLOCK, ZSTD_ORDER_BLOCK, ZSTD_LITERALS_BLOCK, ZSTD_SEQUENCES_BLOCK, ZSTD_EXECUTE_BLOCK, ZSTD_EXECUTE_WIDE_BLOCK, ZSTD_FINISH_BLOCK,
+	    ASSEMBLE_BLOCK, DECODE_BLOCK, GATHER_BLOCK, INFLATE_BLOCK, CRC32C_BLOCK, MAX_RANK, NO_CHUNK,
+	    BIG, FILL, AFFINE, LZ4, BLOSC, UNSHUFFLE, COPY, ZSTD, BLOSC_ZSTD, ZLIB, GZIP, BLOSC_ZLIB, UNCHECKED, SUMMED, OK, CORRUPT, UNSUPPORTED,
 	    BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64, C64, C128};
 	u64 bytes = sizeof numbers;
 	put(&bytes, 8);
