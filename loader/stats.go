@@ -3,6 +3,7 @@ package loader
 import (
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/pipeline"
+	"github.com/headrace/headrace/sampler"
 )
 
 // numbers is the loader's Stats as the agent takes them.
@@ -13,9 +14,9 @@ func (l *Loader) numbers() agentapi.Stats {
 	if n := len(l.mu.reports); n > 0 {
 		r = l.mu.reports[n-1]
 	}
-	total := l.mu.total
+	total, world := l.mu.total, l.id.World
 	l.mu.Unlock()
-	return agentapi.Stats{
+	out := agentapi.Stats{
 		"epoch": float64(at.Epoch), "step": float64(at.Step), "steps": float64(at.Stream.Steps()),
 		"samples_total": float64(total.samples), "batches_total": float64(total.batches), "bytes_total": float64(total.bytes),
 		"epoch_delivered": float64(r.Delivered), "epoch_skipped": float64(r.Skipped), "epoch_filled": float64(r.Filled),
@@ -28,6 +29,20 @@ func (l *Loader) numbers() agentapi.Stats {
 		"next_wait_seconds_total": s.NextWait.Busy.Seconds(), "slot_wait_seconds_total": s.SlotWait.Busy.Seconds(),
 		"host_bytes": float64(s.HostBytes), "device_bytes": float64(s.DeviceBytes), "mapped_bytes": float64(s.MappedBytes),
 	}
+	if share, ok := homeShare(at, world); ok {
+		out["locality"] = share
+	}
+	return out
+}
+
+// homeShare is the share of a batch's samples that are read on the home node of their
+// block; false where samples have no home.
+func homeShare(at sampler.Resume, world int) (float64, bool) {
+	if at.Stream.Nodes == 0 || at.Step >= at.Stream.Steps() {
+		return 0, false
+	}
+	e := at.Stream.Epoch(at.Epoch)
+	return float64(e.HomeReads(at.Step, world)) / float64(e.Span(at.Step).Len()), true
 }
 
 // totals is what Next has returned since New, redone steps each time.

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"html"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -257,4 +258,39 @@ func TestPageAsksForTheKey(t *testing.T) {
 	d.hidden("key", true)
 	d.says("job", "run7")
 	d.hidden("links", true)
+}
+
+// The picture of the ranks is used by keys: they choose a rank, whose line is told to who
+// cannot see it. Colours by another number, and finding a node, are one key away.
+func TestPageByKeyboard(t *testing.T) {
+	server := serve(t, page.Sample("lockstep", 8, 8), metrics.Options{})
+	text, err := os.ReadFile("static/page.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.HandleOpen("GET /typed", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = w.Write(append(text, `<script>
+			const press = (key) => document.getElementById("map").dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+			setTimeout(() => {
+				press("End"); press("ArrowLeft"); press("ArrowUp"); press("ArrowRight"); press("ArrowDown"); press("ArrowDown"); press("ArrowUp");
+				document.querySelector("input[value=lag]").click();
+				const find = document.getElementById("find");
+				find.value = "NODE005";
+				find.dispatchEvent(new Event("input"));
+			}, 2500);
+		</script>`...))
+	}))
+	d := open(t, "http://"+server.Addr()+"/typed", "typed")
+	d.says("rank-text", "Rank 55 · node node006, local rank 7")
+	d.says("nodes-text", "1 of 8 nodes")
+	tag, _ := d.tag("map")
+	for _, want := range []string{`role="slider"`, `tabindex="0"`, `aria-valuemax="63"`, `aria-valuenow="55"`, `aria-valuetext="Rank 55`} {
+		if !strings.Contains(tag, want) {
+			t.Errorf("no %s in %s", want, tag)
+		}
+	}
+	if !strings.Contains(d.text, "in step, at most") {
+		t.Error("colours do not show who is behind")
+	}
 }
