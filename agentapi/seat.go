@@ -115,19 +115,11 @@ type Seat struct {
 
 // State tells the rank the newest state. A rank that reads slowly gets the newest one
 // alone.
-func (s *Seat) State(state JobState) {
-	s.mu.Lock()
-	s.mu.state = &state
-	s.mu.Unlock()
-	s.wake()
-}
+func (s *Seat) State(state JobState) { s.tell(func() { s.mu.state = &state }) }
 
 // Decided tells the rank what became of parts.
 func (s *Seat) Decided(list []Decided) {
-	s.mu.Lock()
-	s.mu.decided = append(s.mu.decided, list...)
-	s.mu.Unlock()
-	s.wake()
+	s.tell(func() { s.mu.decided = append(s.mu.decided, list...) })
 }
 
 // Fail ends the connection, with the reason.
@@ -135,9 +127,12 @@ func (s *Seat) Fail(err error) {
 	s.client.reply(&message{Type: typeError, Error: describe(err)})
 }
 
-// wake queues one message, which takes with it what there is when it is written.
-func (s *Seat) wake() {
+// tell adds something, and queues one message, which takes with it what there is when it is
+// written. Both are one step: a message that is written between them would leave the next one
+// empty, which the rank takes for a broken connection.
+func (s *Seat) tell(add func()) {
 	s.mu.Lock()
+	add()
 	queued := s.mu.queued
 	s.mu.queued = true
 	s.mu.Unlock()

@@ -149,3 +149,27 @@ func TestSeatRefuses(t *testing.T) {
 		o.expect(t, "lost")
 	}
 }
+
+// A state that is told while the message with the one before it is written does not leave an
+// empty message behind, which would end the connection.
+func TestStatesUnderWriting(t *testing.T) {
+	o := &office{said: make(chan string, 10)}
+	c, states, _ := attached(t, o)
+	const last = 300000
+	for view := range uint64(last + 1) {
+		o.seats[0].State(JobState{View: view})
+	}
+	for {
+		select {
+		case s := <-states:
+			if s.Ending != "" {
+				t.Fatal(s.Ending)
+			}
+			if s.View == last {
+				return
+			}
+		case <-c.done:
+			t.Fatal(c.failed())
+		}
+	}
+}

@@ -39,6 +39,8 @@ type Options struct {
 	Addr string
 	// Key is what a request has to bring, as "Authorization: Bearer KEY"; "" is no key.
 	Key string
+	// OpenProbes has /healthz and /readyz answer without the key: a kubelet has none.
+	OpenProbes bool
 
 	// Health and Ready answer /healthz and /readyz: nil is yes, and so is no function.
 	// They are called by several goroutines at once.
@@ -69,8 +71,12 @@ func New(o Options) (*Server, error) {
 		ErrorHandling:       promhttp.ContinueOnError, // one bad collector leaves the others' numbers
 		MaxRequestsInFlight: scrapes,
 	}))
-	s.mux.Handle("GET /healthz", probe(o.Health))
-	s.mux.Handle("GET /readyz", probe(o.Ready))
+	probes := s.mux
+	if o.OpenProbes {
+		probes = s.open
+	}
+	probes.Handle("GET /healthz", probe(o.Health))
+	probes.Handle("GET /readyz", probe(o.Ready))
 	s.http = &http.Server{
 		Handler:           local(o.Key, choose(s.open, guard(o.Key, s.mux))),
 		ReadHeaderTimeout: slow, ReadTimeout: slow, WriteTimeout: cmp.Or(o.answer, slowAnswer), MaxHeaderBytes: headers,
@@ -198,7 +204,7 @@ func guard(key string, next http.Handler) http.Handler {
 		got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
 		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, "the job's key is needed: Authorization: Bearer KEY", http.StatusUnauthorized)
+			http.Error(w, "a key is needed: Authorization: Bearer KEY", http.StatusUnauthorized)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -31,6 +31,7 @@ func (a *app) agent() *cobra.Command {
 	var c agent.Config
 	var socket, keyFile string
 	var shown metricsFlags
+	var nodeRank int
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Serve the ranks of this node in a job whose ranks come and go",
@@ -40,7 +41,9 @@ The agents of a job find each other by gossip and agree, by a majority of at mos
 seven of them, on who is in it, which steps may be delivered and what is done.
 
 One agent forms the job (--form); the others name one or more of those that are
-there (--contact). From three agents on, the job outlives any one of them; a witness
+there (--contact). One that may be started again does both: it forms the job only if
+none of the contacts has heard of it. Where all are started alike, --node-rank says
+who may form it: number 0. From three agents on, the job outlives any one of them; a witness
 is one without ranks. It runs until Ctrl-C or SIGTERM, and leaves the job then.
 
 With --metrics-port it serves a live page of the job, /metrics for Prometheus, /healthz,
@@ -59,6 +62,12 @@ key of its own (--metrics-key-file), for it goes in the clear.`,
 				if c.Name, err = os.Hostname(); err != nil {
 					return nd.Errorf(nd.ErrIO, "name of this host: %w", err)
 				}
+			}
+			if cmd.Flags().Changed("node-rank") {
+				if c.Form && nodeRank != 0 {
+					return usagef("agent: --form with --node-rank %d: number 0 forms the job", nodeRank)
+				}
+				c.Form = nodeRank == 0
 			}
 			if c.Key, err = readKey(keyFile); err != nil {
 				return err
@@ -79,6 +88,7 @@ key of its own (--metrics-key-file), for it goes in the clear.`,
 	f.StringVar(&c.Advertise, "advertise", "", "host:port by which others reach this agent (default: what it listens on)")
 	f.StringArrayVar(&c.Contacts, "contact", nil, "host:port of another agent; may be repeated")
 	f.BoolVar(&c.Form, "form", false, "form the job: one agent of a job does")
+	f.IntVar(&nodeRank, "node-rank", 0, "number of this node where all agents are started alike: number 0 is given --form")
 	f.IntVar(&c.Expect, "expect", 0, "ranks that must be there before anything is delivered (default 1)")
 	f.BoolVar(&c.Witness, "witness", false, "serve no ranks, only decide")
 	f.StringVar(&c.Name, "name", "", "of this node, for people (default: the host's)")
@@ -88,7 +98,7 @@ key of its own (--metrics-key-file), for it goes in the clear.`,
 	choices(cmd, "profile", "default", "fast")
 	f.IntVar(&shown.port, "metrics-port", 0, "serve metrics and page at this port of loopback; 0 is any free one (default: no)")
 	f.StringVar(&shown.addr, "metrics-addr", "", "the same at host:port")
-	f.StringVar(&shown.keyFile, "metrics-key-file", "", "file with the key that requests must bring (Authorization: Bearer KEY); off loopback there must be one")
+	f.StringVar(&shown.keyFile, "metrics-key-file", "", "file with the key that requests must bring (Authorization: Bearer KEY); off loopback there must be one. /healthz and /readyz ask for none")
 	return cmd
 }
 

@@ -57,6 +57,9 @@ func TestAgentIsReached(t *testing.T) {
 	if status, body := page("/"); status != 200 || !strings.Contains(body, "<!doctype html>") {
 		t.Errorf("the page: %d %.80s", status, body)
 	}
+	if status, body := page("/healthz"); status != 200 {
+		t.Errorf("healthz: %d %s", status, body)
+	}
 	if status, body := page("/readyz"); status != 503 || !strings.Contains(body, "no rank has attached") {
 		t.Errorf("readyz: %d %s", status, body)
 	}
@@ -95,4 +98,21 @@ func TestAgentsMetricsFlags(t *testing.T) {
 	fails(t, exitUsage, agent("--metrics-port", "0", "--metrics-key-file", key, "--key-file", key), "in the clear")
 	fails(t, exitError, agent("--metrics-addr", "0.0.0.0:0"), "loopback", "key")
 	fails(t, exitError, []string{"doctor", "--gossip", "127.0.0.1:1", "--python", ""}, "gossip 127.0.0.1:1", "refused")
+}
+
+// Command lines of an agent that make no sense are refused before anything listens.
+func TestAgentUsage(t *testing.T) {
+	for _, c := range []struct {
+		args  []string
+		words string
+	}{
+		{[]string{"--job", "j", "--form"}, "--socket is missing"},
+		{[]string{"--job", "j", "--socket", "s", "--form", "--node-rank", "1"}, "number 0 forms the job"},
+		{[]string{"--job", "j", "--socket", "s", "--node-rank", "1"}, "neither Form nor Contacts"},
+		{[]string{"--job", "j", "--witness", "--node-rank", "0", "--contact", "h:1"}, "a witness cannot form the job"},
+		{[]string{"--job", "j", "--socket", "s", "--form", "--listen", "0.0.0.0:0"}, "without a Key"},
+	} {
+		t.Setenv("HEADRACE_KEY_FILE", "")
+		fails(t, 2, append([]string{"agent"}, c.args...), c.words)
+	}
 }

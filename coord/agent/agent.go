@@ -51,7 +51,8 @@ type Agent struct {
 		waiting string // why nothing new can be decided
 		deaf    bool   // no majority of the voters is heard of
 
-		closed bool
+		closed  bool
+		refused string // why the job does not take this node
 	}
 }
 
@@ -60,6 +61,7 @@ type incarnation struct {
 	id     coord.ID
 	node   *group.Node // nil before there is a rank that says what the job is
 	gossip *gossip
+	forms  time.Duration // when it forms the job, unless it has heard of it; 0: it does not
 }
 
 // seat is an attached rank.
@@ -157,6 +159,7 @@ func (a *Agent) run() {
 		case <-beat.C:
 			if a.self.node != nil {
 				a.self.node.Tick(a.now())
+				a.formUnheard()
 			}
 		case <-a.inbox.wake:
 			for _, x := range a.inbox.take() {
@@ -229,6 +232,9 @@ func (a *Agent) act() {
 // fail tells the ranks that there is no part for them.
 func (a *Agent) fail(why string) {
 	a.refused = why
+	a.mu.Lock()
+	a.mu.refused = why
+	a.mu.Unlock()
 	for _, local := range a.order {
 		a.seats[local].Fail(nd.Errorf(nd.ErrConfig, "the job does not take this node: %s", why))
 	}
@@ -263,12 +269,55 @@ func (a *Agent) again(why string) {
 	}
 }
 
+// formUnheard forms the job where the contacts were to be asked first, and none of them
+// knows of it. An agent that is started again finds the job that it formed that way.
+func (a *Agent) formUnheard() {
+	if a.self.forms == 0 {
+		return
+	}
+	if a.self.node.Seen().Index > 0 {
+		a.self.forms, a.config.Form = 0, false
+		return
+	}
+	if a.now() < a.self.forms {
+		return
+	}
+	a.self.forms = 0
+	node, err := a.part(a.self.id, true)
+	if err != nil {
+		a.event("error", err.Error())
+		return
+	}
+	a.event("form", "none of the contacts has heard of the job: this agent forms it")
+	a.self.node = node
+	a.progress()
+}
+
 // begin makes this agent a member: it forms the job, or asks to be admitted.
 func (a *Agent) begin() error {
 	var id coord.ID
 	for id.Raft() == 0 {
 		_, _ = rand.Read(id[:]) // it never fails
 	}
+	asks := a.config.Form && len(a.config.Contacts) > 0
+	node, err := a.part(id, a.config.Form && !asks)
+	if err != nil {
+		return err
+	}
+	g, err := startGossip(&a.config, id, a.address, transport{a.port, a.address}, a.config.Contacts, &a.drops, func(s seen) { a.inbox.put(s) }, func(s coord.Stamp) { a.inbox.put(s) })
+	if err != nil {
+		return err
+	}
+	a.self = incarnation{id: id, node: node, gossip: g}
+	if asks {
+		a.self.forms = a.now() + a.config.asking()
+	}
+	return nil
+}
+
+// part is this agent's part in deciding, as a member of this ID: of the one that forms the
+// job, or of one that asks to be admitted.
+func (a *Agent) part(id coord.ID, forms bool) (*group.Node, error) {
 	cfg := a.config.profile()
 	cfg.Contacts = a.config.Contacts
 	cfg.Self = coord.Admission{
@@ -278,28 +327,19 @@ func (a *Agent) begin() error {
 	if f := a.former; f != nil {
 		mode, err := coord.ParseMode(f.Mode)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		cfg.Self.Plan = f.Plan
 		cfg.Job = coord.Job{
 			Name: a.config.Job, Plan: f.Plan, Mode: mode, N: f.N, Steps: f.Steps, Epochs: f.Epochs, Expect: a.config.Expect,
 			Voters: coord.DefaultVoters, Lease: coord.DefaultLease, Ahead: max(1, f.Ahead), Reserve: max(1, f.Ahead),
 		}
-		if a.config.Form {
+		if forms {
 			cfg.Form = []coord.Member{cfg.Self.Member}
 			cfg.Start = coord.Progress{Epoch: f.Epoch, Step: f.Epoch*f.Steps + f.Step}
 		}
 	}
-	node, err := group.New(cfg, a.now())
-	if err != nil {
-		return err
-	}
-	g, err := startGossip(&a.config, id, a.address, transport{a.port, a.address}, a.config.Contacts, &a.drops, func(s seen) { a.inbox.put(s) }, func(s coord.Stamp) { a.inbox.put(s) })
-	if err != nil {
-		return err
-	}
-	a.self = incarnation{id: id, node: node, gossip: g}
-	return nil
+	return group.New(cfg, a.now())
 }
 
 // end leaves.

@@ -23,7 +23,8 @@ type Config struct {
 	Advertise string
 	Contacts  []string // host:port of other agents
 	// Form has this agent form the job. One agent of a job does: the launcher's first
-	// node, or the one that says so.
+	// node, or the one that says so. With Contacts it asks them first, and forms the job if
+	// none of them has heard of it: such an agent can be started again.
 	Form bool
 	// Expect is how many ranks must be there before anything is delivered. Default 1.
 	Expect int
@@ -98,6 +99,15 @@ func (c *Config) profile() group.Config {
 	}
 	return group.Default()
 }
+
+// asking is how long an agent that may form the job asks the contacts for it first: each
+// of them twice, and a bit for a connection to open.
+func (c *Config) asking() time.Duration {
+	return time.Second + time.Duration(2*group.SearchEvery*min(len(c.Contacts), mostAsked))*c.profile().Beat
+}
+
+// mostAsked bounds that for long lists of contacts.
+const mostAsked = 8
 
 // ErrEnded is that of an agent that was closed.
 var errEnded = errors.New("the agent has ended")

@@ -17,7 +17,8 @@ import (
 // Observing says where an agent shows itself.
 type Observing struct {
 	Addr string // host:port; off loopback only with a Key
-	// Key is what a request must bring. It is not the job's: it goes in the clear.
+	// Key is what a request must bring, but for the probes: a kubelet has none. It is not
+	// the job's, for it goes in the clear.
 	Key string
 	// Stats are those of this node's loaders, nil where nobody has any.
 	Stats func() []agentapi.RankStats
@@ -31,7 +32,7 @@ func (a *Agent) Observe(o Observing) (*metrics.Server, error) {
 	if err := a.do(ctx, func() error { a.stats = o.Stats; return nil }); err != nil {
 		return nil, err
 	}
-	server, err := metrics.New(metrics.Options{Addr: o.Addr, Key: o.Key, Health: a.Alive, Ready: a.Ready})
+	server, err := metrics.New(metrics.Options{Addr: o.Addr, Key: o.Key, OpenProbes: true, Health: a.Alive, Ready: a.Ready})
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,10 @@ package agent
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"syscall"
 
 	"github.com/headrace/headrace/agentapi"
 )
@@ -24,6 +28,7 @@ func Serve(ctx context.Context, cfg Config, socket string, ready func(Serving) e
 	s := Serving{Agent: a}
 	observe := cfg.Observe
 	if !cfg.Witness {
+		removeStale(socket)
 		listener, err := agentapi.Listen(socket)
 		if err != nil {
 			return err
@@ -46,4 +51,19 @@ func Serve(ctx context.Context, cfg Config, socket string, ready func(Serving) e
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// removeStale removes the socket of an agent that was killed, at which nobody listens: one
+// that is started again in its place has the same path.
+func removeStale(socket string) {
+	if info, err := os.Lstat(socket); err != nil || info.Mode().Type() != fs.ModeSocket {
+		return
+	}
+	conn, err := net.Dial("unix", socket)
+	switch {
+	case err == nil:
+		_ = conn.Close()
+	case errors.Is(err, syscall.ECONNREFUSED):
+		_ = os.Remove(socket) // Listen says why it fails
+	}
 }

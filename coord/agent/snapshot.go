@@ -57,15 +57,18 @@ func (a *Agent) Alive() error {
 }
 
 // Ready says whether the agent is in a job whose voters can decide, and why not. A job
-// that waits for ranks, or has halted, is well in that sense.
+// that waits for ranks, or has halted, is well in that sense. An agent takes ranks before it
+// is ready: it is in no job until one has said what the job is.
 func (a *Agent) Ready() error {
 	a.mu.Lock()
 	s, id, closed := a.mu.state, a.mu.self, a.mu.closed
-	waiting, deaf := a.mu.waiting, a.mu.deaf
+	waiting, deaf, refused := a.mu.waiting, a.mu.deaf, a.mu.refused
 	a.mu.Unlock()
 	switch {
 	case closed:
 		return errEnded
+	case refused != "":
+		return nd.Errorf(nd.ErrConfig, "the job does not take this node: %s", refused)
 	case s.Ending != "":
 		return nd.Errorf(nd.ErrClosed, "it has no part in the job: %s", s.Ending)
 	case id == (coord.ID{}):
