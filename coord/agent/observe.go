@@ -27,23 +27,26 @@ type Observing struct {
 // Observe serves metrics, probes, the JSON view and the page of the job, until the server
 // is closed.
 func (a *Agent) Observe(o Observing) (*metrics.Server, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), snapshotWait)
-	defer cancel()
-	if err := a.do(ctx, func() error { a.stats = o.Stats; return nil }); err != nil {
-		return nil, err
-	}
 	server, err := metrics.New(metrics.Options{Addr: o.Addr, Key: o.Key, OpenProbes: true, Health: a.Alive, Ready: a.Ready})
 	if err != nil {
 		return nil, err
 	}
-	page.Mount(server, a.Snapshot)
-	for _, c := range []prometheus.Collector{a.settle, collector{a.Snapshot}} {
-		err = errors.Join(err, server.Register(c))
-	}
-	if err != nil {
+	if err := a.Show(server, o.Stats); err != nil {
 		return nil, errors.Join(err, server.Close())
 	}
 	return server, nil
+}
+
+// Show puts the agent's page and metrics on a server that there is. Stats are those of this
+// node's loaders, which it tells too.
+func (a *Agent) Show(server *metrics.Server, stats func() []agentapi.RankStats) error {
+	ctx, cancel := context.WithTimeout(context.Background(), snapshotWait)
+	defer cancel()
+	if err := a.do(ctx, func() error { a.stats = stats; return nil }); err != nil {
+		return err
+	}
+	page.Mount(server, a.Snapshot)
+	return errors.Join(server.Register(a.settle), server.Register(collector{a.Snapshot}))
 }
 
 // newSettle counts how long changes take, from a tenth of a second to a minute.
