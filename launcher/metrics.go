@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 	"sync/atomic"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/metrics"
@@ -41,23 +38,14 @@ func (c *counters) table() *metrics.Table {
 
 // loaders tells the newest stats that each rank's loader has sent, under the names
 // that it gave them.
-type loaders struct{ server *agentapi.Server }
-
-// Describe tells nothing: the names come with the stats.
-func (loaders) Describe(chan<- *prometheus.Desc) {}
-
-// Collect is for Prometheus.
-func (l loaders) Collect(out chan<- prometheus.Metric) {
-	for _, r := range l.server.Stats() {
-		for name, value := range r.Stats {
-			kind := prometheus.GaugeValue
-			if strings.HasSuffix(name, "_total") {
-				kind = prometheus.CounterValue
-			}
-			desc := prometheus.NewDesc("headrace_loader_"+name, "of the rank's loader", []string{"rank", "local_rank"}, nil)
-			out <- prometheus.MustNewConstMetric(desc, kind, value, strconv.Itoa(r.Rank), strconv.Itoa(r.LocalRank))
+func loaders(server *agentapi.Server) *metrics.Named {
+	return metrics.NewNamed("headrace_loader_", "of the rank's loader", []string{"rank", "local_rank"}, func() []metrics.NamedRow {
+		var rows []metrics.NamedRow
+		for _, r := range server.Stats() {
+			rows = append(rows, metrics.NamedRow{Labels: []string{strconv.Itoa(r.Rank), strconv.Itoa(r.LocalRank)}, Values: r.Stats})
 		}
-	}
+		return rows
+	})
 }
 
 // serveMetrics opens the port of --metrics-port, on loopback.
@@ -80,7 +68,7 @@ func (sh *shell) serveMetrics() (func() error, error) {
 	}
 	err = server.Register(sh.counters.table())
 	if sh.sockets.server != nil {
-		err = errors.Join(err, server.Register(loaders{sh.sockets.server}))
+		err = errors.Join(err, server.Register(loaders(sh.sockets.server)))
 	}
 	sh.warn("metrics at http://" + server.Addr() + "/metrics")
 	return server.Close, err

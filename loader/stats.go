@@ -3,6 +3,7 @@ package loader
 import (
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/pipeline"
+	"github.com/headrace/headrace/sampler"
 )
 
 // numbers is the loader's Stats as the agent takes them.
@@ -13,7 +14,7 @@ func (l *Loader) numbers() agentapi.Stats {
 	if n := len(l.mu.reports); n > 0 {
 		r = l.mu.reports[n-1]
 	}
-	total := l.mu.total
+	total, world := l.mu.total, l.id.World
 	l.mu.Unlock()
 	out := agentapi.Stats{
 		"epoch": float64(at.Epoch), "step": float64(at.Step), "steps": float64(at.Stream.Steps()),
@@ -31,7 +32,20 @@ func (l *Loader) numbers() agentapi.Stats {
 	if here, ok := l.Locality(); ok {
 		out["lane_samples_total"], out["lane_samples_again_total"] = float64(here.Samples), float64(here.Again)
 	}
+	if share, ok := homeShare(at, world); ok {
+		out["locality"] = share
+	}
 	return out
+}
+
+// homeShare is the share of a batch's samples that are read on the home node of their
+// block; false where samples have no home.
+func homeShare(at sampler.Resume, world int) (float64, bool) {
+	if at.Stream.Nodes == 0 || at.Step >= at.Stream.Steps() {
+		return 0, false
+	}
+	e := at.Stream.Epoch(at.Epoch)
+	return float64(e.HomeReads(at.Step, world)) / float64(e.Span(at.Step).Len()), true
 }
 
 // totals is what Next has returned since New, redone steps each time.

@@ -207,6 +207,52 @@ func TestKey(t *testing.T) {
 	}
 }
 
+// What is open is given without the key, and nothing else is.
+func TestOpen(t *testing.T) {
+	s := serve(t, metrics.Options{Key: "secret"})
+	page := func(text string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
+	}
+	s.HandleOpen("GET /{$}", page("page"))
+	s.Handle("GET /live", page("numbers"))
+	for path, want := range map[string]int{"/": 200, "/live": 401, "/metrics": 401, "/other": 401} {
+		if status, _ := get(t, s, path, ""); status != want {
+			t.Errorf("%s: got %d, want %d", path, status, want)
+		}
+	}
+	if status, body := get(t, s, "/live", "secret"); status != 200 || body != "numbers" {
+		t.Errorf("with the key: got %d %q", status, body)
+	}
+}
+
+// A web page whose name points to this machine reads nothing: the browser sends its name.
+func TestNamesThatPointHere(t *testing.T) {
+	f := func(s *metrics.Server, host string, want int) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.Addr()+"/healthz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host, r.Close = host, true
+		r.Header.Set("Authorization", "Bearer secret")
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := answer.Body.Close(); err != nil || answer.StatusCode != want {
+			t.Errorf("%s: got %d, %v, want %d", host, answer.StatusCode, err, want)
+		}
+	}
+	s := serve(t, metrics.Options{})
+	for _, host := range []string{"localhost", "localhost:1", "a.localhost:80", "127.0.0.1", "127.0.0.1:9", "[::1]:9", "[::1]"} {
+		f(s, host, 200)
+	}
+	for _, host := range []string{"evil.example", "evil.example:80", "localhost.evil.example", "127.0.0.1.evil.example:80"} {
+		f(s, host, 403)
+	}
+	f(serve(t, metrics.Options{Key: "secret"}), "node7.cluster:9100", 200) // with a key there are names
+}
+
 // A kubelet's probes bring no key; the numbers still want it.
 func TestOpenProbes(t *testing.T) {
 	s := serve(t, metrics.Options{Addr: "127.0.0.1:0", Key: "secret", OpenProbes: true})
@@ -300,7 +346,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close() //nolint:errcheck // the server has hung up
-		if _, err := io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -53,7 +53,8 @@ type Options struct {
 type Server struct {
 	registry *prometheus.Registry
 	listener net.Listener
-	mux      *http.ServeMux
+	mux      *http.ServeMux // takes the key
+	open     *http.ServeMux // does not
 	http     *http.Server
 	done     chan struct{} // closed when serve has ended
 	failed   error         // of serve; read after done
@@ -65,15 +66,19 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	s := &Server{registry: prometheus.NewRegistry(), listener: listener, mux: http.NewServeMux(), done: make(chan struct{})}
+	s := &Server{registry: prometheus.NewRegistry(), listener: listener, mux: http.NewServeMux(), open: http.NewServeMux(), done: make(chan struct{})}
 	s.mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
 		ErrorHandling:       promhttp.ContinueOnError, // one bad collector leaves the others' numbers
 		MaxRequestsInFlight: scrapes,
 	}))
-	s.mux.Handle("GET /healthz", probe(o.Health))
-	s.mux.Handle("GET /readyz", probe(o.Ready))
+	probes := s.mux
+	if o.OpenProbes {
+		probes = s.open
+	}
+	probes.Handle("GET /healthz", probe(o.Health))
+	probes.Handle("GET /readyz", probe(o.Ready))
 	s.http = &http.Server{
-		Handler:           guard(o.Key, o.OpenProbes, s.mux),
+		Handler:           local(o.Key, choose(s.open, guard(o.Key, s.mux))),
 		ReadHeaderTimeout: slow, ReadTimeout: slow, WriteTimeout: cmp.Or(o.answer, slowAnswer), MaxHeaderBytes: headers,
 		ErrorLog: log.New(io.Discard, "", 0), // a scanner's bad requests are nobody's business
 	}
@@ -120,6 +125,10 @@ func (s *Server) Register(c prometheus.Collector) error {
 // panics, as in http.ServeMux.
 func (s *Server) Handle(pattern string, h http.Handler) { s.mux.Handle(pattern, h) }
 
+// HandleOpen adds a page that is for anyone who reaches the port, without the key: it must
+// hold nothing of the job. A pattern that is there already panics.
+func (s *Server) HandleOpen(pattern string, h http.Handler) { s.open.Handle(pattern, h) }
+
 // Close frees the port at once, gives answers in progress a moment, and waits until
 // the server's goroutine has ended. A second Close does nothing.
 func (s *Server) Close() error {
@@ -148,22 +157,54 @@ func probe(ask func() error) http.Handler {
 	})
 }
 
-// guard lets requests with the key through, and probes if they are open. Hashes are
-// compared, so that the time it takes tells neither the key nor its length.
-func guard(key string, open bool, next http.Handler) http.Handler {
+// choose sends a request to a page that is open, if there is one for it.
+func choose(open *http.ServeMux, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := open.Handler(r); pattern != "" {
+			open.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// local refuses names of hosts where there is no key. Without one the port is on loopback,
+// which is reached by its address or as localhost: another name is that of a web page
+// which has its own name point here, to read what the browser's owner may (DNS rebinding).
+func local(key string, next http.Handler) http.Handler {
+	if key != "" {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !loopbackName(r.Host) {
+			http.Error(w, "ask for localhost or an address: without a key other names are refused", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// loopbackName reports whether the host of a request is an address, or localhost.
+func loopbackName(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || net.ParseIP(host) != nil
+}
+
+// guard lets requests with the key through. Hashes are compared, so that the time
+// it takes tells neither the key nor its length.
+func guard(key string, next http.Handler) http.Handler {
 	if key == "" {
 		return next
 	}
 	want := sha256.Sum256([]byte("Bearer " + key))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if open && (r.URL.Path == "/healthz" || r.URL.Path == "/readyz") {
-			next.ServeHTTP(w, r)
-			return
-		}
 		got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
 		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, "the job's key is needed: Authorization: Bearer KEY", http.StatusUnauthorized)
+			http.Error(w, "a key is needed: Authorization: Bearer KEY", http.StatusUnauthorized)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/headrace/headrace/coord/agent"
+	"github.com/headrace/headrace/internal/sealed"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/rank"
 )
@@ -21,11 +24,13 @@ type serving struct {
 	Address string `json:"address"`
 	Job     string `json:"job"`
 	PID     int    `json:"pid"`
+	Metrics string `json:"metrics,omitempty"` // host:port
 }
 
 func (a *app) agent() *cobra.Command {
 	var c agent.Config
-	var socket, keyFile, metricsKeyFile string
+	var socket, keyFile string
+	var shown metricsFlags
 	var nodeRank int
 	cmd := &cobra.Command{
 		Use:   "agent",
@@ -39,10 +44,15 @@ One agent forms the job (--form); the others name one or more of those that are
 there (--contact). One that may be started again does both: it forms the job only if
 none of the contacts has heard of it. Where all are started alike, --node-rank says
 who may form it: number 0. From three agents on, the job outlives any one of them; a witness
-is one without ranks. It runs until Ctrl-C or SIGTERM, and leaves the job then.`,
+is one without ranks. It runs until Ctrl-C or SIGTERM, and leaves the job then.
+
+With --metrics-port it serves a live page of the job, /metrics for Prometheus, /healthz,
+/readyz and /debug/view on loopback; --metrics-addr is for another address, and takes a
+key of its own (--metrics-key-file), for it goes in the clear.`,
 		Example: `  headrace agent --job run7 --form --expect 16 --listen 10.0.0.1:7946 --key-file key --socket /run/user/1000/agent.sock
   headrace agent --job run7 --contact 10.0.0.1:7946 --listen 10.0.0.2:7946 --key-file key --socket /run/user/1000/agent.sock
-  headrace agent --job run7 --contact 10.0.0.1:7946 --listen 10.0.0.3:7946 --key-file key --witness`,
+  headrace agent --job run7 --contact 10.0.0.1:7946 --listen 10.0.0.3:7946 --key-file key --witness
+  headrace agent --job run7 --contact 10.0.0.1:7946 --socket agent.sock --metrics-port 9100   # then open http://127.0.0.1:9100/`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if socket == "" && !c.Witness {
@@ -62,16 +72,12 @@ is one without ranks. It runs until Ctrl-C or SIGTERM, and leaves the job then.`
 			if c.Key, err = readKey(keyFile); err != nil {
 				return err
 			}
-			if metricsKeyFile != "" {
-				key, err := readKey(metricsKeyFile)
-				if err != nil {
-					return err
-				}
-				c.MetricsKey = string(key)
+			if c.Observe, err = shown.observing(cmd); err != nil {
+				return err
 			}
-			c.Listener = agent.Listener{Event: a.agentEvents()}
-			return agent.Serve(cmd.Context(), c, socket, func(g *agent.Agent) error {
-				return a.announceAgent(g, c.Job, socket)
+			c.Release, c.Listener = version, agent.Listener{Event: a.agentEvents()}
+			return agent.Serve(cmd.Context(), c, socket, func(s agent.Serving) error {
+				return a.announceAgent(s, c.Job, socket)
 			})
 		},
 	}
@@ -88,12 +94,47 @@ is one without ranks. It runs until Ctrl-C or SIGTERM, and leaves the job then.`
 	f.StringVar(&c.Name, "name", "", "of this node, for people (default: the host's)")
 	f.StringVar(&c.Rack, "rack", "", "what fails together with this node: voters are spread")
 	f.StringVar(&keyFile, "key-file", "", "file with the job's key, 16 bytes or more (default: HEADRACE_KEY_FILE); off loopback there must be one")
-	f.StringVar(&c.Metrics, "metrics", "", "host:port of /metrics, /healthz and /readyz (default: none)")
-	f.StringVar(&metricsKeyFile, "metrics-key-file", "", "file with the token that /metrics asks for, as Authorization: Bearer; off loopback there must be one. The probes ask for none")
 	f.StringVar(&c.Profile, "profile", "default", "default: a lost node is out after about 11 s; fast: about 3 s, for small jobs on a calm network")
 	choices(cmd, "profile", "default", "fast")
 	f.DurationVar(&c.Alone, "alone", 0, "give up after so long without a majority of the agents that decide, with the reason; negative: never (default 5m)")
+	f.IntVar(&shown.port, "metrics-port", 0, "serve metrics and page at this port of loopback; 0 is any free one (default: no)")
+	f.StringVar(&shown.addr, "metrics-addr", "", "the same at host:port")
+	f.StringVar(&shown.keyFile, "metrics-key-file", "", "file with the key that requests must bring (Authorization: Bearer KEY); off loopback there must be one. /healthz and /readyz ask for none")
 	return cmd
+}
+
+// metricsFlags say where an agent shows itself.
+type metricsFlags struct {
+	port          int
+	addr, keyFile string
+}
+
+// observing is what the flags mean.
+func (m *metricsFlags) observing(cmd *cobra.Command) (o agent.Observing, err error) {
+	byPort, byAddr := cmd.Flags().Changed("metrics-port"), cmd.Flags().Changed("metrics-addr")
+	switch {
+	case byPort && byAddr:
+		return o, usagef("agent: --metrics-port and --metrics-addr: one of them")
+	case byPort && (m.port < 0 || m.port > 65535):
+		return o, usagef("agent: --metrics-port %d: a port is in 0 to 65535", m.port)
+	case byPort:
+		o.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(m.port))
+	case byAddr:
+		if o.Addr = m.addr; o.Addr == "" {
+			return o, usagef("agent: --metrics-addr is empty: host:port is wanted")
+		}
+	case m.keyFile != "":
+		return o, usagef("agent: --metrics-key-file without --metrics-port or --metrics-addr")
+	}
+	if m.keyFile == "" {
+		return o, nil
+	}
+	key, err := readKey(m.keyFile)
+	if err == nil && len(key) < sealed.MinKey {
+		err = usagef("agent: --metrics-key-file: the key has %d bytes, at least %d are wanted", len(key), sealed.MinKey)
+	}
+	o.Key = string(key)
+	return o, err
 }
 
 // readKey reads the job's key; without a file there is none.
@@ -125,14 +166,18 @@ func (a *app) agentEvents() func(agent.Event) {
 	}
 }
 
-func (a *app) announceAgent(g *agent.Agent, job, socket string) error {
+func (a *app) announceAgent(s agent.Serving, job, socket string) error {
+	g := s.Agent
 	if a.json {
-		return json.NewEncoder(a.stdout).Encode(serving{socket, g.Address(), job, os.Getpid()})
+		return json.NewEncoder(a.stdout).Encode(serving{socket, g.Address(), job, os.Getpid(), s.Metrics})
 	}
 	what := "ranks at " + socket
 	if socket == "" {
 		what = "a witness"
 	}
 	_, err := fmt.Fprintf(a.stderr, "headrace: agent of job %s ready at %s, %s\n", job, g.Address(), what)
+	if s.Metrics != "" && err == nil {
+		_, err = fmt.Fprintf(a.stderr, "headrace: page at http://%s/\n", s.Metrics)
+	}
 	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,19 +11,22 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headrace/headrace/codec"
+	"github.com/headrace/headrace/coord/agent"
 	"github.com/headrace/headrace/internal/doctor"
 )
 
 func (a *app) doctor() *cobra.Command {
-	var path, python string
+	var path, python, keyFile string
+	var gossip []string
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look at this machine and say what to do",
 		Long: `Look at this machine: cores, memory, limits, build, io_uring, Python package, and of each GPU
 the driver, kernels, free memory, PCIe link, pinning of the page cache and NUMA node;
-with --path, the speed of a folder. Nothing is changed. It fails only if something
-that was asked for does not work.`,
-		Example: "  headrace doctor\n  headrace doctor --path /data",
+with --path, the speed of a folder; with --gossip, whether agents of other nodes can be
+reached from here, by TCP and by UDP, with the job's key. Nothing is changed. It fails
+only if something that was asked for does not work.`,
+		Example: "  headrace doctor\n  headrace doctor --path /data\n  headrace doctor --gossip 10.0.0.1:7946,10.0.0.2:7946 --key-file key",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s := doctor.System{Root: "/", Version: version, Zstd: codec.ZstdLibrary, Path: path, Python: python}
@@ -31,6 +35,13 @@ that was asked for does not work.`,
 			}
 			s.Libraries = filepath.SplitList(os.Getenv("LD_LIBRARY_PATH"))
 			s.MPS = os.Getenv("CUDA_MPS_PIPE_DIRECTORY")
+			if s.Gossip = gossip; len(gossip) > 0 {
+				key, err := readKey(keyFile)
+				if err != nil {
+					return err
+				}
+				s.Reach = func(ctx context.Context, address string) agent.Reach { return agent.Probe(ctx, address, key) }
+			}
 			checks := doctor.Run(cmd.Context(), s)
 			if err := a.printChecks(checks); err != nil {
 				return err
@@ -44,6 +55,8 @@ that was asked for does not work.`,
 		},
 	}
 	cmd.Flags().StringVar(&path, "path", "", "measure reads of the files in this folder")
+	cmd.Flags().StringSliceVar(&gossip, "gossip", nil, "host:port of agents to reach, separated by commas; may be repeated")
+	cmd.Flags().StringVar(&keyFile, "key-file", "", "file with the job's key, for --gossip (default: HEADRACE_KEY_FILE)")
 	cmd.Flags().StringVar(&python, "python", "", "interpreter to look for the package in (default: python3)")
 	return cmd
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/coord"
 	"github.com/headrace/headrace/coord/group"
@@ -37,10 +39,21 @@ type Agent struct {
 	refused error         // why there is no part for this node
 	waits   string        // why nothing new is decided, as it was last told
 	alone   time.Duration // since when there was no majority; 0: there is one
+	watch   watch
+	stats   func() []agentapi.RankStats // of this node's loaders; nil: nobody tells
+	loads   map[int]*load               // of them, by local rank
+
+	drops  drops
+	settle prometheus.Histogram
 
 	mu struct {
 		sync.Mutex
-		state   group.State
+		state group.State
+		self  coord.ID
+
+		waiting string // why nothing new can be decided
+		deaf    bool   // no majority of the voters is heard of
+
 		closed  bool
 		refused error
 	}
@@ -72,15 +85,20 @@ func Open(cfg Config) (*Agent, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	listener, err := openPort(cfg.Listen)
+	a := &Agent{
+		config: cfg, address: cfg.Advertise, began: time.Now(), inbox: newQueue(), stop: make(chan struct{}), failed: make(chan struct{}),
+		seats: map[int]*seat{}, told: map[int]agentapi.JobState{}, loads: map[int]*load{}, settle: newSettle(),
+	}
+	a.watch = newWatch(a.settle.Observe)
+	listener, err := openPort(cfg.Listen, &a.drops, a)
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{config: cfg, port: listener, address: cfg.Advertise, began: time.Now(), inbox: newQueue(), stop: make(chan struct{}), failed: make(chan struct{}), seats: map[int]*seat{}, told: map[int]agentapi.JobState{}}
+	a.port = listener
 	if a.address == "" {
 		a.address = listener.Addr().String()
 	}
-	a.links = openLinks(listener, cfg.Key, func(m []byte) { a.inbox.put(received(m)) })
+	a.links = openLinks(listener, cfg.Key, &a.drops, func(m []byte) { a.inbox.put(received(m)) })
 	if cfg.Witness {
 		if err := a.begin(); err != nil {
 			a.links.close()
@@ -155,6 +173,7 @@ func (a *Agent) run() {
 				a.take(x)
 			}
 			if dropped > 0 {
+				a.drops[dropInbox].Add(int64(dropped))
 				a.event("dropped", fmt.Sprintf("%d messages: more came than this agent could take", dropped))
 			}
 		}
@@ -175,8 +194,10 @@ func (a *Agent) take(x any) {
 	}
 	switch x := x.(type) {
 	case received:
+		a.watch.received++
 		n.Receive(a.now(), x)
 	case seen:
+		a.watch.sees(a.now(), x)
 		n.Observe(a.now(), x.id, x.state)
 		if x.gone {
 			n.Gone(a.now(), x.id, "it left")
@@ -193,6 +214,7 @@ func (a *Agent) act() {
 		return
 	}
 	for _, s := range n.Outbox() {
+		a.watch.sent++
 		a.links.send(s.To.Address, s.Message)
 	}
 	for _, e := range n.Events() {
@@ -202,8 +224,11 @@ func (a *Agent) act() {
 	if a.self.gossip != nil {
 		a.self.gossip.spread(n.Stamp())
 	}
+	if now := a.now(); a.watch.due(now) {
+		a.sample(now, &state)
+	}
 	a.mu.Lock()
-	a.mu.state = state
+	a.mu.state, a.mu.self, a.mu.waiting, a.mu.deaf = state, a.self.id, n.Waiting(), n.Deaf()
 	a.mu.Unlock()
 	switch {
 	case state.Ending == "":
@@ -266,6 +291,7 @@ func (a *Agent) quit() {
 // again begins as another member, after an eviction.
 func (a *Agent) again(why string) {
 	a.event("again", why)
+	a.watch.rejoins++
 	contacts := a.config.Contacts
 	if v := a.self.node.State().View; v != nil {
 		for i := range v.Members {
@@ -317,7 +343,7 @@ func (a *Agent) begin() error {
 	if err != nil {
 		return err
 	}
-	g, err := startGossip(&a.config, id, a.address, transport{a.port, a.address}, a.config.Contacts, func(s seen) { a.inbox.put(s) }, func(s coord.Stamp) { a.inbox.put(s) })
+	g, err := startGossip(&a.config, id, a.address, transport{a.port, a.address}, a.config.Contacts, &a.drops, func(s seen) { a.inbox.put(s) }, func(s coord.Stamp) { a.inbox.put(s) })
 	if err != nil {
 		return err
 	}
@@ -370,8 +396,10 @@ func (a *Agent) end() {
 }
 
 func (a *Agent) event(kind, text string) {
+	e := Event{time.Now(), kind, text}
+	a.watch.remembers(e)
 	if f := a.config.Listener.Event; f != nil {
-		f(Event{time.Now(), kind, text})
+		f(e)
 	}
 }
 
@@ -379,13 +407,25 @@ func (a *Agent) event(kind, text string) {
 func (a *Agent) note(e group.Event) {
 	switch e.Kind {
 	case group.Viewed:
+		a.watch.installs(a.now(), e.View)
 		a.event("view", fmt.Sprintf("view %d: %d nodes, %d ranks", e.View.Number, len(e.View.Members), e.View.World()))
 	case group.Decided:
 		a.decided(e)
 	case group.Applied:
-		if i, ok := e.Effect.(*coord.Installed); ok && i.Reason != "" {
-			a.event("change", fmt.Sprintf("view %d: %s", i.View.Number, i.Reason))
+		switch x := e.Effect.(type) {
+		case *coord.Installed:
+			if x.Reason != "" {
+				a.event("change", fmt.Sprintf("view %d: %s%s", x.View.Number, a.watch.names(x.Evicted), x.Reason))
+			}
+		case *coord.Outcome:
+			a.watch.decides(a.now(), x)
 		}
+	case group.Dropped:
+		a.drops.add(dropMalformed)
+		a.event(e.Kind.String(), e.Reason)
+	case group.Led:
+		a.watch.elections++
+		a.event(e.Kind.String(), e.Reason)
 	default:
 		a.event(e.Kind.String(), e.Reason)
 	}

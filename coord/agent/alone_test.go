@@ -30,7 +30,7 @@ func TestAgentWithoutAMajority(t *testing.T) {
 	go func() {
 		cfg := Config{Job: "job", Name: "c", Profile: "fast", Key: []byte("0123456789abcdef"), Contacts: []string{others[0].Address()}, Alone: 3 * time.Second}
 		cfg.Listener.Event = func(e Event) { lines <- e.Kind + ": " + e.Text }
-		served <- Serve(ctx, cfg, socket, func(a *Agent) error { lines <- "ready"; return nil })
+		served <- Serve(ctx, cfg, socket, func(Serving) error { lines <- "ready"; return nil })
 	}()
 	<-lines
 	var attaching sync.WaitGroup

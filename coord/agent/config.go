@@ -38,9 +38,10 @@ type Config struct {
 	Alone time.Duration
 	// Profile is default or fast. Default "default".
 	Profile string
-	// Metrics is host:port of /metrics, /healthz and /readyz; "" is none. Off loopback
-	// /metrics wants MetricsKey, as a bearer's token; the probes never do.
-	Metrics, MetricsKey string
+	// Release is the version of headrace, for people.
+	Release string
+	// Observe is where Serve shows the agent; without an Addr it does not.
+	Observe Observing
 
 	Listener Listener
 }
@@ -87,6 +88,7 @@ func (c Config) Validate() error {
 	check(len(c.Key) == 0 || len(c.Key) >= sealed.MinKey, "Key has %d bytes, at least %d are wanted", len(c.Key), sealed.MinKey)
 	check(c.Form || len(c.Contacts) > 0, "neither Form nor Contacts: there is no way into a job")
 	check(!c.Form || !c.Witness, "a witness cannot form the job: it does not know what the ranks mean by it")
+	check(len(c.Key) == 0 || c.Observe.Key != string(c.Key), "the key of the metrics is that of the job: give another one, for it goes in the clear")
 	host, _, err := net.SplitHostPort(c.Listen)
 	check(err == nil, "Listen is %q: host:port is wanted", c.Listen)
 	if err == nil && len(c.Key) == 0 {

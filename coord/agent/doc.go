@@ -11,6 +11,9 @@
 // the end of a rank's connection says that the rank is, at once. What is decided comes
 // from the group alone.
 //
+// What the agent counts and remembers for people is in watch.go and drops.go; Snapshot makes
+// one picture of it and of the job, which Observe serves: metrics, probes, the page.
+//
 // An agent that the others have evicted, since they could not reach it, begins again as
 // another member by itself; its ranks stay attached and see a new view.
 package agent

@@ -4,7 +4,6 @@ import (
 	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/binary"
-	"io"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -55,12 +54,12 @@ type gossip struct {
 }
 
 // gossipConfig is memberlist's, with the settings of facts that were measured.
-func gossipConfig(c *Config, id coord.ID, transport memberlist.Transport) (*memberlist.Config, error) {
+func gossipConfig(c *Config, id coord.ID, transport memberlist.Transport, drops *drops) (*memberlist.Config, error) {
 	m := memberlist.DefaultLANConfig()
 	m.Name = id.String()
 	m.Label = label(c.Job)
 	m.Transport = transport
-	m.LogOutput, m.Logger = io.Discard, nil
+	m.LogOutput, m.Logger = complaints{drops}, nil
 	m.EnableCompression = false
 	m.GossipInterval, m.GossipNodes = 100*time.Millisecond, 4
 	m.ProbeInterval, m.ProbeTimeout, m.SuspicionMult = 500*time.Millisecond, 250*time.Millisecond, 4
@@ -86,8 +85,8 @@ func label(job string) string {
 }
 
 // startGossip begins to gossip, and to join the contacts.
-func startGossip(c *Config, id coord.ID, address string, transport memberlist.Transport, contacts []string, tell func(seen), hear func(coord.Stamp)) (*gossip, error) {
-	m, err := gossipConfig(c, id, transport)
+func startGossip(c *Config, id coord.ID, address string, transport memberlist.Transport, contacts []string, drops *drops, tell func(seen), hear func(coord.Stamp)) (*gossip, error) {
+	m, err := gossipConfig(c, id, transport, drops)
 	if err != nil {
 		return nil, err
 	}

@@ -2,12 +2,14 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"time"
 
 	"github.com/headrace/headrace/coord"
 	"github.com/headrace/headrace/internal/sealed"
+	"github.com/headrace/headrace/nd"
 )
 
 const (
@@ -31,6 +33,7 @@ type links struct {
 	key      []byte
 	listener net.Listener
 	receive  func(message []byte) // must not wait for long
+	drops    *drops
 	ctx      context.Context
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
@@ -51,9 +54,9 @@ type link struct {
 	wake  chan struct{} // holds one
 }
 
-func openLinks(listener net.Listener, key []byte, receive func([]byte)) *links {
+func openLinks(listener net.Listener, key []byte, drops *drops, receive func([]byte)) *links {
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &links{key: key, listener: listener, receive: receive, ctx: ctx, cancel: cancel}
+	l := &links{key: key, listener: listener, receive: receive, drops: drops, ctx: ctx, cancel: cancel}
 	l.mu.out, l.mu.in = map[string]*link{}, map[net.Conn]bool{}
 	l.running.Go(l.accept)
 	return l
@@ -72,10 +75,13 @@ func (l *links) send(address string, message []byte) {
 		l.mu.out[address] = k
 		l.running.Go(func() { l.write(address, k) })
 	}
-	k.put(message)
+	for range k.put(message) {
+		l.drops.add(dropQueue)
+	}
 }
 
-func (k *link) put(message []byte) {
+// put queues a message, and says how many others had to give way.
+func (k *link) put(message []byte) (dropped int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.queue = append(k.queue, message)
@@ -83,11 +89,13 @@ func (k *link) put(message []byte) {
 	for len(k.queue) > queuedMessages || k.bytes > queuedBytes && len(k.queue) > 1 {
 		k.bytes -= len(k.queue[0])
 		k.queue = k.queue[1:]
+		dropped++
 	}
 	select {
 	case k.wake <- struct{}{}:
 	default:
 	}
+	return dropped
 }
 
 func (k *link) take() []byte {
@@ -136,6 +144,7 @@ func (l *links) write(address string, k *link) {
 		}
 		if conn == nil || conn.Send(m, sendTimeout) != nil {
 			hangUp()
+			l.drops.add(dropUnreachable)
 			if l.ctx.Err() != nil {
 				return
 			}
@@ -195,6 +204,7 @@ func (l *links) admit(raw net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.closed || len(l.mu.in) >= maxLinks {
+		l.drops.add(dropStreams)
 		return false
 	}
 	l.mu.in[raw] = true
@@ -219,6 +229,9 @@ func (l *links) read(raw net.Conn) {
 		}
 		m, err := conn.Receive(coord.MaxMessage)
 		if err != nil {
+			if errors.Is(err, nd.ErrCorrupt) {
+				l.drops.add(dropKey)
+			}
 			return
 		}
 		l.receive(m)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"io"
 	"net"
 	"sync"
@@ -15,6 +16,7 @@ import (
 const (
 	gossipStream  = 'G'
 	messageStream = 'M'
+	probeStream   = 'P' // and a packet of UDP: those of memberlist begin with the byte of its label
 )
 
 const (
@@ -38,13 +40,24 @@ type port struct {
 	gossip  chan net.Conn
 	streams chan net.Conn
 	closed  chan struct{}
+	ending  context.Context // ends with closed
+	end     context.CancelFunc
 	once    sync.Once
 	running sync.WaitGroup
 	room    chan struct{}
+	drops   *drops
+	probed  prober
+}
+
+// prober answers who asks whether the agent can be reached. Its methods are called by
+// goroutines of the port.
+type prober interface {
+	answerProbe(conn net.Conn)
+	answerPing(packet []byte) []byte // nil: none
 }
 
 // openPort listens on TCP and UDP at one address; port 0 picks one that both have.
-func openPort(address string) (*port, error) {
+func openPort(address string, drops *drops, probed prober) (*port, error) {
 	var last error
 	for range 16 { // a port that TCP has may be taken in UDP
 		tcp, err := net.Listen("tcp", address)
@@ -58,9 +71,11 @@ func openPort(address string) (*port, error) {
 			_ = tcp.Close()
 			continue
 		}
+		ending, end := context.WithCancel(context.Background())
 		p := &port{
+			ending: ending, end: end,
 			tcp: tcp.(*net.TCPListener), udp: udp, packets: make(chan *memberlist.Packet, queuedPackets),
-			gossip: make(chan net.Conn), streams: make(chan net.Conn), closed: make(chan struct{}), room: make(chan struct{}, maxUndecided),
+			gossip: make(chan net.Conn), streams: make(chan net.Conn), closed: make(chan struct{}), room: make(chan struct{}, maxUndecided), drops: drops, probed: probed,
 		}
 		p.running.Go(p.acceptStreams)
 		p.running.Go(p.readPackets)
@@ -94,6 +109,8 @@ func (p *port) acceptStreams() {
 
 // dispatch looks at the first byte of a stream.
 func (p *port) dispatch(conn net.Conn) {
+	stop := context.AfterFunc(p.ending, func() { _ = conn.Close() })
+	defer stop() // whoever gets the stream closes it
 	var first [1]byte
 	err := conn.SetReadDeadline(time.Now().Add(firstByteTimeout))
 	if err == nil {
@@ -104,6 +121,10 @@ func (p *port) dispatch(conn net.Conn) {
 	}
 	to := p.gossip
 	switch {
+	case err == nil && first[0] == probeStream:
+		p.probed.answerProbe(conn)
+		_ = conn.Close()
+		return
 	case err != nil || first[0] != gossipStream && first[0] != messageStream:
 		_ = conn.Close()
 		return
@@ -133,10 +154,17 @@ func (p *port) readPackets() {
 		if n == 0 {
 			continue
 		}
+		if buf[0] == probeStream {
+			if back := p.probed.answerPing(buf[:n]); back != nil {
+				_, _ = p.udp.WriteTo(back, from)
+			}
+			continue
+		}
 		packet := &memberlist.Packet{Buf: append([]byte(nil), buf[:n]...), From: from, Timestamp: now}
 		select {
 		case p.packets <- packet:
 		default:
+			p.drops.add(dropGossipQueue)
 		}
 	}
 }
@@ -158,6 +186,7 @@ func (p *port) Addr() net.Addr { return p.tcp.Addr() }
 func (p *port) Close() error {
 	p.once.Do(func() {
 		close(p.closed)
+		p.end()
 		_ = p.tcp.Close()
 		_ = p.udp.Close()
 	})

@@ -10,19 +10,25 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/agentapi"
-	"github.com/headrace/headrace/metrics"
-	"github.com/headrace/headrace/nd"
 )
 
+// Serving is what Serve has opened.
+type Serving struct {
+	Agent   *Agent
+	Metrics string // host:port of metrics and page; empty: there are none
+}
+
 // Serve opens an agent and serves the ranks of its node at a socket, until the context
-// ends; then the agent leaves the job. Ready is called once both are there. It ends with the
+// ends; then the agent leaves the job. Ready is called once all is there. It ends with the
 // reason too where the agent has given up: see Config.Alone.
-func Serve(ctx context.Context, cfg Config, socket string, ready func(*Agent) error) (err error) {
+func Serve(ctx context.Context, cfg Config, socket string, ready func(Serving) error) (err error) {
 	a, err := Open(cfg)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
+	s := Serving{Agent: a}
+	observe := cfg.Observe
 	if !cfg.Witness {
 		removeStale(socket)
 		listener, err := agentapi.Listen(socket)
@@ -32,18 +38,17 @@ func Serve(ctx context.Context, cfg Config, socket string, ready func(*Agent) er
 		server := agentapi.Serve(listener, agentapi.Options{RunID: cfg.Job, Coordinator: a})
 		defer func() { err = errors.Join(err, server.Close()) }()
 		server.Begin(agentapi.Round{})
+		observe.Stats = server.Stats
 	}
-	if cfg.Metrics != "" {
-		page, err := metrics.New(metrics.Options{Addr: cfg.Metrics, Key: cfg.MetricsKey, OpenProbes: true, Ready: a.Ready})
+	if observe.Addr != "" {
+		shown, err := a.Observe(observe)
 		if err != nil {
-			return nd.Errorf(nd.ErrIO, "agent: %w", err)
-		}
-		defer func() { err = errors.Join(err, page.Close()) }()
-		if err := page.Register(a.table()); err != nil {
 			return err
 		}
+		defer func() { err = errors.Join(err, shown.Close()) }()
+		s.Metrics = shown.Addr()
 	}
-	if err := ready(a); err != nil {
+	if err := ready(s); err != nil {
 		return err
 	}
 	select {
@@ -74,43 +79,4 @@ func removeStale(socket string) {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		_ = os.Remove(socket) // Listen says why it fails
 	}
-}
-
-// Ready is nil while the agent takes ranks, whether there are any yet or not; else it says
-// why there is no part for them.
-func (a *Agent) Ready() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	switch {
-	case a.mu.closed:
-		return nd.Errorf(nd.ErrClosed, "agent: %w", errEnded)
-	}
-	return a.mu.refused
-}
-
-// table is the agent's metrics.
-func (a *Agent) table() *metrics.Table {
-	columns := []metrics.Column{
-		{Name: "headrace_agent_view", Help: "number of the newest view; absent before there is one"},
-		{Name: "headrace_agent_members", Help: "agents in that view"},
-		{Name: "headrace_agent_world", Help: "ranks in that view"},
-		{Name: "headrace_agent_halted", Help: "1 while a rank is lost and no redo has said where to go on"},
-		{Name: "headrace_agent_over", Help: "1 once all epochs are closed"},
-	}
-	return metrics.NewTable([]string{"job"}, columns, func() []metrics.Row {
-		s := a.State()
-		if s.View == nil {
-			return nil
-		}
-		return []metrics.Row{{Labels: []string{a.config.Job}, Values: []float64{
-			float64(s.View.Number), float64(len(s.View.Members)), float64(s.View.World()), number(s.Halted), number(s.Over),
-		}}}
-	})
-}
-
-func number(yes bool) float64 {
-	if yes {
-		return 1
-	}
-	return 0
 }

@@ -35,19 +35,9 @@ func asked(t *testing.T, address, path, key string) (int, string) {
 	return answer.StatusCode, string(body)
 }
 
-// freeAddress is a port that nobody has now.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close() //nolint:errcheck // it only named a port
-	return l.Addr().String()
-}
-
 // An agent that takes the place of a killed one serves at the socket that was left behind;
-// its page tells a kubelet without a key that it takes ranks, and others the view with one.
+// its page tells a kubelet without a key that it lives, and that it is in the job once there
+// is a rank; the numbers want the key.
 func TestServeAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(patient(t))
 	defer cancel()
@@ -60,10 +50,11 @@ func TestServeAgain(t *testing.T) {
 	if err := killed.Close(); err != nil {
 		t.Fatal(err)
 	}
-	page := freeAddress(t)
+	var page string
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- Serve(ctx, Config{Job: "job", Form: true, Profile: "fast", Metrics: page, MetricsKey: "token"}, socket, func(*Agent) error {
+		ended <- Serve(ctx, Config{Job: "job", Form: true, Profile: "fast", Observe: Observing{Addr: "127.0.0.1:0", Key: "token"}}, socket, func(s Serving) error {
+			page = s.Metrics
 			close(ready)
 			return nil
 		})
@@ -73,13 +64,16 @@ func TestServeAgain(t *testing.T) {
 	case err := <-ended:
 		t.Fatal(err)
 	}
-	if status, body := asked(t, page, "/readyz", ""); status != http.StatusOK {
-		t.Errorf("ready: %d %s", status, body)
+	if status, body := asked(t, page, "/healthz", ""); status != http.StatusOK {
+		t.Errorf("health: %d %s", status, body)
+	}
+	if status, body := asked(t, page, "/readyz", ""); status != http.StatusServiceUnavailable || !strings.Contains(body, "no rank has attached") {
+		t.Errorf("ready before a rank: %d %s", status, body)
 	}
 	if status, _ := asked(t, page, "/metrics", ""); status != http.StatusUnauthorized {
 		t.Errorf("metrics without the token: %d", status)
 	}
-	if _, body := asked(t, page, "/metrics", "token"); strings.Contains(body, "headrace_agent_view") {
+	if _, body := asked(t, page, "/metrics", "token"); strings.Contains(body, "headrace_job_view ") {
 		t.Errorf("there is a view before there is a rank:\n%s", body)
 	}
 	client, err := agentapi.Dial(ctx, socket, agentapi.Hello{RunID: "job", World: 1, Round: -1})
@@ -90,8 +84,11 @@ func TestServeAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, body := asked(t, page, "/metrics", "token"); !strings.Contains(body, `headrace_agent_world{job="job"} 1`) {
+	if _, body := asked(t, page, "/metrics", "token"); !strings.Contains(body, "headrace_job_ranks 1\n") {
 		t.Errorf("with a rank:\n%s", body)
+	}
+	if status, body := asked(t, page, "/readyz", ""); status != http.StatusOK {
+		t.Errorf("ready: %d %s", status, body)
 	}
 	part.Close()
 	_ = client.Close()
@@ -109,7 +106,7 @@ func TestServeLeavesTheSocketOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close() //nolint:errcheck // nothing was sent
-	err = Serve(t.Context(), Config{Job: "job", Form: true}, socket, func(*Agent) error { return nil })
+	err = Serve(t.Context(), Config{Job: "job", Form: true}, socket, func(Serving) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("got %v", err)
 	}

@@ -146,6 +146,19 @@ func (n *Node) Deaf() bool {
 	return n.voter != nil && n.voter.leads && !n.supported() || !n.informed() && n.now-n.following.heard >= deafAfter*n.cfg.Beat
 }
 
+// Liveness is what gossip holds of an agent; one that it has never named is Alive.
+func (n *Node) Liveness(id coord.ID) Liveness { return n.gossip[id].State }
+
+// Report is the last report of a member, and how long ago it came; ok where this agent
+// leads and has one.
+func (n *Node) Report(id coord.ID) (r coord.Report, age time.Duration, ok bool) {
+	last := n.lead.reports[id]
+	if last == nil {
+		return r, 0, false
+	}
+	return *last, n.now - n.lead.heard[id], true
+}
+
 // serves are the ranks of State.
 func (n *Node) serves() []int {
 	in := n.view.Members[n.view.Index(n.cfg.Self.ID)].Ranks

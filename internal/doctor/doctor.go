@@ -8,6 +8,7 @@
 //	sysfs.go    what the system says of it: PCIe link, NUMA node, MPS
 //	python.go   the installed package
 //	storage.go  how fast a folder is read
+//	gossip.go   whether agents of other nodes are reached
 //
 // Every check only looks: no setting is changed, and the files that the checks of
 // storage and of pinning may write are removed again. Looking at a GPU makes a
@@ -19,6 +20,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/headrace/headrace/coord/agent"
 )
 
 // Status is how a check ended.
@@ -61,6 +64,9 @@ type System struct {
 	// MPS is the folder of the multi-process service (CUDA_MPS_PIPE_DIRECTORY); ""
 	// is the usual one.
 	MPS string
+	// Gossip lists agents to be reached, host:port, by Reach.
+	Gossip []string
+	Reach  func(ctx context.Context, address string) agent.Reach
 }
 
 // Run makes all checks in a fixed order.
@@ -81,6 +87,7 @@ func Run(ctx context.Context, s System) []Check {
 	if s.Path != "" {
 		checks = append(checks, s.storage(ctx)...)
 	}
+	checks = append(checks, s.gossip(ctx)...)
 	return checks
 }
 

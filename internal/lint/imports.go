@@ -41,7 +41,7 @@ var folders = map[string]row{
 	"coord/group": {ours: []string{"nd", "coord"}, others: []string{"go.etcd.io/raft/v3", "google.golang.org/protobuf"}, pure: true, durations: true, why: "the decision loop has no I/O, so that the simulator can run many of them"},
 	"coord/fence": {ours: []string{"nd", "rank", "sampler", "coord", "agentapi"}, why: "the rank's side: what the agent says, and no part of deciding it"},
 	"coord/sim":   {ours: []string{"nd", "coord", "coord/group"}, why: "one thread, one seed"},
-	"coord/agent": {ours: []string{"nd", "rank", "sampler", "coord", "coord/group", "agentapi", "metrics", "internal/sealed"}, others: []string{"github.com/hashicorp/memberlist", "go.etcd.io/raft/v3"}, why: "the shell around the decision loop"},
+	"coord/agent": {ours: []string{"nd", "rank", "sampler", "coord", "coord/group", "agentapi", "metrics", "internal/sealed"}, others: []string{"github.com/hashicorp/memberlist", "go.etcd.io/raft/v3", "github.com/prometheus"}, why: "the shell around the decision loop"},
 	"metrics":     {others: []string{"github.com/prometheus"}, why: "metrics serves numbers that are given to it"},
 	"launcher":    {ours: []string{"nd", "rank", "agentapi", "metrics", "coord/agent", "launcher/nvml", "launcher/rendezvous", "launcher/topology"}, others: []string{"golang.org/x/sys", "github.com/prometheus"}, why: "the launcher starts ranks and loads no data"},
 
@@ -63,7 +63,7 @@ var folders = map[string]row{
 	"internal/export":     {ours: []string{"nd", "zarr", "sampler", "pipeline"}, why: "export streams one box through the engine"},
 	"internal/benchmark":  {ours: []string{"nd", "zarr", "codec", "store", "sampler", "pipeline", "internal/scenario", "internal/dataset", "internal/plainread"}, why: "a benchmark writes its data, runs the engine and checks it against plainread"},
 	"internal/demo":       {ours: []string{"nd", "rank", "sampler", "pipeline", "loader", "internal/scenario", "internal/dataset", "internal/benchmark"}, why: "the demo is a small trainer over small data"},
-	"internal/doctor":     {ours: []string{"rank", "store", "cuda", "cuda/kernels"}, others: []string{"golang.org/x/sys"}, why: "doctor looks at the machine, its GPUs and whether the kernels load there, not at data; store is where io_uring is tried"},
+	"internal/doctor":     {ours: []string{"nd", "coord/agent", "rank", "store", "cuda", "cuda/kernels"}, others: []string{"golang.org/x/sys"}, why: "doctor looks at the machine, its GPUs and whether the kernels load there, not at data; store is where io_uring is tried"},
 	"internal/probe":      {ours: []string{"nd", "zarr", "codec", "store", "sampler", "pipeline", "cuda", "cuda/decode", "cuda/kernels"}, others: []string{"github.com/klauspost/compress", "golang.org/x/sys"}, why: "a probe reads chunks as they lie and decodes them by themselves; of the engine it knows how an array is opened"},
 	"internal/jsonframe":  {ours: []string{"nd"}, why: "the form of messages, not what they say"},
 	"internal/sealed":     {ours: []string{"nd"}, why: "bytes between two that know a key, not what they say"},

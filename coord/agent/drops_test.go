@@ -1,0 +1,51 @@
+package agent
+
+import (
+	"net"
+	"testing"
+
+	"github.com/headrace/headrace/agentapi"
+)
+
+// What an agent does not take is counted, each kind by its reason.
+func TestDropsAreCounted(t *testing.T) {
+	ctx := patient(t)
+	a := startHost(t, "a", func(c *Config) { c.Form = true })
+	w, err := a.attach(ctx, 0, agentapi.Attach{Plan: "p", Mode: "async", N: 100, Steps: 1, Ahead: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.die()
+	if n := a.drops.counts(); len(n) != int(dropCount) || n["key"] != 0 || n["gossip-key"] != 0 || n["gossip-label"] != 0 {
+		t.Errorf("at the begin: %v", n)
+	}
+	startHost(t, "key", func(c *Config) {
+		c.Contacts, c.Key, c.Witness = []string{a.Address()}, []byte("another key, 16+"), true
+	})
+	startHost(t, "job", func(c *Config) { c.Contacts, c.Job, c.Witness = []string{a.Address()}, "other", true })
+	noise, err := net.Dial("udp", a.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer noise.Close() //nolint:errcheck // packets have no end
+	eventually(t, ctx, "drops of another key, another job and of nonsense", func() bool {
+		if _, err := noise.Write(append([]byte{244, 16}, label("job")+"nonsense"...)); err != nil {
+			t.Fatal(err)
+		}
+		n := a.drops.counts()
+		return n["key"] > 0 && n["gossip-key"] > 0 && n["gossip-label"] > 0
+	})
+}
+
+// Messages for a peer that does not answer, or too slowly, are dropped and counted.
+func TestMessagesThatWaitTooLong(t *testing.T) {
+	var k link
+	k.wake = make(chan struct{}, 1)
+	dropped := 0
+	for range queuedMessages + 10 {
+		dropped += k.put([]byte("m"))
+	}
+	if dropped != 10 || len(k.queue) != queuedMessages {
+		t.Errorf("%d dropped, %d wait", dropped, len(k.queue))
+	}
+}
