@@ -34,11 +34,17 @@ type Agent struct {
 	former  *agentapi.Attach // what the ranks mean by the job, from the first of them
 	order   []int
 	refused string // why the job does not take this node
+	memo    []byte // see Tell
+	unseen  map[coord.ID]time.Duration
 
 	mu struct {
 		sync.Mutex
-		state  group.State
-		closed bool
+		state   group.State
+		self    coord.ID
+		peers   map[coord.ID]Peer
+		fresh   bool // of peers something is new
+		waiting string
+		closed  bool
 	}
 }
 
@@ -69,7 +75,8 @@ func Open(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{config: cfg, port: listener, address: cfg.Advertise, began: time.Now(), inbox: newQueue(), stop: make(chan struct{}), seats: map[int]*seat{}, told: map[int]agentapi.JobState{}}
+	a := &Agent{config: cfg, port: listener, address: cfg.Advertise, began: time.Now(), inbox: newQueue(), stop: make(chan struct{}), seats: map[int]*seat{}, told: map[int]agentapi.JobState{}, unseen: map[coord.ID]time.Duration{}}
+	a.mu.peers = map[coord.ID]Peer{}
 	if a.address == "" {
 		a.address = listener.Addr().String()
 	}
@@ -139,6 +146,7 @@ func (a *Agent) run() {
 		case <-beat.C:
 			if a.self.node != nil {
 				a.self.node.Tick(a.now())
+				a.missUnseen()
 			}
 		case <-a.inbox.wake:
 			for _, x := range a.inbox.take() {
@@ -163,7 +171,10 @@ func (a *Agent) take(x any) {
 	switch x := x.(type) {
 	case received:
 		n.Receive(a.now(), x)
+	case noted:
+		a.noted(x)
 	case seen:
+		a.sees(x)
 		n.Observe(a.now(), x.id, x.state)
 		if x.gone {
 			n.Gone(a.now(), x.id, "it left")
@@ -189,9 +200,7 @@ func (a *Agent) act() {
 	if a.self.gossip != nil {
 		a.self.gossip.spread(n.Stamp())
 	}
-	a.mu.Lock()
-	a.mu.state = state
-	a.mu.Unlock()
+	a.keep(state, n.Waiting())
 	switch {
 	case state.Ending == "":
 		a.tell(state)
@@ -269,10 +278,11 @@ func (a *Agent) begin() error {
 	if err != nil {
 		return err
 	}
-	g, err := startGossip(&a.config, id, a.address, transport{a.port, a.address}, a.config.Contacts, func(s seen) { a.inbox.put(s) }, func(s coord.Stamp) { a.inbox.put(s) })
+	g, err := startGossip(&a.config, id, a.address, transport{a.port, a.address}, a.config.Contacts, a.inbox.put, func(s coord.Stamp) { a.inbox.put(s) })
 	if err != nil {
 		return err
 	}
+	g.tell(a.memo)
 	a.self = incarnation{id: id, node: node, gossip: g}
 	return nil
 }
@@ -285,6 +295,7 @@ func (a *Agent) end() {
 			a.links.send(s.To.Address, s.Message)
 		}
 	}
+	a.links.flush(time.Second)
 	if a.self.gossip != nil {
 		a.self.gossip.close(time.Second)
 	}
@@ -301,6 +312,7 @@ func (a *Agent) event(kind, text string) {
 func (a *Agent) note(e group.Event) {
 	switch e.Kind {
 	case group.Viewed:
+		a.viewed(e.View)
 		a.event("view", fmt.Sprintf("view %d: %d nodes, %d ranks", e.View.Number, len(e.View.Members), e.View.World()))
 	case group.Decided:
 		a.decided(e)

@@ -25,6 +25,8 @@ type Config struct {
 	// Form has this agent form the job. One agent of a job does: the launcher's first
 	// node, or the one that says so.
 	Form bool
+	// Await has the agent take no ranks before Meet says who else is there.
+	Await bool
 	// Expect is how many ranks must be there before anything is delivered. Default 1.
 	Expect int
 	// Witness is an agent without ranks: it only decides.
@@ -39,7 +41,8 @@ type Config struct {
 
 // Listener is told what happens. Its functions must not wait, and may be nil.
 type Listener struct {
-	Event func(Event)
+	Event   func(Event)
+	Changed func() // what Look shows is new
 }
 
 // Event is something that happened, as a line for a log.
@@ -72,7 +75,7 @@ func (c Config) Validate() error {
 	check(len(c.Job) <= 255, "Job has %d bytes, at most 255 are taken", len(c.Job))
 	check(c.Profile == "default" || c.Profile == "fast", "Profile is %q: default or fast", c.Profile)
 	check(len(c.Key) == 0 || len(c.Key) >= sealed.MinKey, "Key has %d bytes, at least %d are wanted", len(c.Key), sealed.MinKey)
-	check(c.Form || len(c.Contacts) > 0, "neither Form nor Contacts: there is no way into a job")
+	check(c.Form || c.Await || len(c.Contacts) > 0, "neither Form nor Contacts: there is no way into a job")
 	check(!c.Form || !c.Witness, "a witness cannot form the job: it does not know what the ranks mean by it")
 	host, _, err := net.SplitHostPort(c.Listen)
 	check(err == nil, "Listen is %q: host:port is wanted", c.Listen)

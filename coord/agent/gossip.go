@@ -21,6 +21,10 @@ import (
 )
 
 const (
+	// joinSoon is how soon the contacts are tried again while none of them answers; from
+	// joinTries on it is rejoinEvery.
+	joinSoon  = 500 * time.Millisecond
+	joinTries = 40
 	// joinAgain is how soon a second join follows the first: it halves the time until
 	// hundreds of nodes know each other.
 	joinAgain = 1500 * time.Millisecond
@@ -37,18 +41,27 @@ type seen struct {
 	id    coord.ID
 	state group.Liveness
 	gone  bool // it left by itself
+	note  []byte
 }
 
-// gossip is one member of memberlist. Its callbacks only put into the queue. It has one
-// goroutine, which close ends.
+// noted is a note of an agent that has another one: see Tell.
+type noted struct {
+	id   coord.ID
+	note []byte
+}
+
+// gossip is one member of memberlist. Its callbacks only put into the queue. It has two
+// goroutines, which close ends.
 type gossip struct {
 	list     *memberlist.Memberlist
 	contacts []string
 	stop     chan struct{}
 	done     sync.WaitGroup
+	news     chan struct{} // the note is another one; holds one
 
 	mu struct {
 		sync.Mutex
+		note  []byte
 		lost  map[string]string // name to address, of those that were there and are not
 		stamp coord.Stamp
 		queue *memberlist.TransmitLimitedQueue
@@ -87,7 +100,7 @@ func label(job string) string {
 }
 
 // startGossip begins to gossip, and to join the contacts.
-func startGossip(c *Config, id coord.ID, address string, transport memberlist.Transport, contacts []string, tell func(seen), hear func(coord.Stamp)) (*gossip, error) {
+func startGossip(c *Config, id coord.ID, address string, transport memberlist.Transport, contacts []string, tell func(any), hear func(coord.Stamp)) (*gossip, error) {
 	m, err := gossipConfig(c, id, transport)
 	if err != nil {
 		return nil, err
@@ -98,7 +111,7 @@ func startGossip(c *Config, id coord.ID, address string, transport memberlist.Tr
 	}
 	m.BindAddr, m.BindPort = host, port
 	m.AdvertiseAddr, m.AdvertisePort = host, port
-	g := &gossip{contacts: contacts, stop: make(chan struct{})}
+	g := &gossip{contacts: contacts, stop: make(chan struct{}), news: make(chan struct{}, 1)}
 	g.mu.lost = map[string]string{}
 	m.Events = events{g, m.Name, tell}
 	m.Delegate = stamps{g, hear}
@@ -111,6 +124,7 @@ func startGossip(c *Config, id coord.ID, address string, transport memberlist.Tr
 	g.mu.queue = &memberlist.TransmitLimitedQueue{NumNodes: list.NumMembers, RetransmitMult: 4}
 	g.mu.Unlock()
 	g.done.Go(g.join)
+	g.done.Go(g.spreadNotes)
 	return g, nil
 }
 
@@ -127,16 +141,47 @@ func splitAddress(address string) (string, int, error) {
 }
 
 // join joins the contacts, soon once more, and then again and again, with some of those
-// that were lost.
+// that were lost. A contact may begin later than this agent.
 func (g *gossip) join() {
 	wait := joinAgain
-	for {
-		if list := g.targets(); len(list) > 0 {
-			_, _ = g.list.Join(list) // who is not there now is tried again
+	for try := 0; ; try++ {
+		list, n := g.targets(), 0
+		if len(list) > 0 {
+			n, _ = g.list.Join(list) // who is not there now is tried again
+		}
+		pause := wait
+		if n == 0 && len(list) > 0 && try < joinTries {
+			pause = joinSoon
+		} else {
+			wait = rejoinEvery
 		}
 		select {
-		case <-time.After(wait):
-			wait = rejoinEvery
+		case <-time.After(pause):
+		case <-g.stop:
+			return
+		}
+	}
+}
+
+// tell has a note told to all.
+func (g *gossip) tell(note []byte) {
+	g.mu.Lock()
+	g.mu.note = note
+	g.mu.Unlock()
+	select {
+	case g.news <- struct{}{}:
+	default:
+	}
+}
+
+// noteBound is how long a note may take to be on its way.
+const noteBound = time.Second
+
+func (g *gossip) spreadNotes() {
+	for {
+		select {
+		case <-g.news:
+			_ = g.list.UpdateNode(noteBound) // it goes on being told after that
 		case <-g.stop:
 			return
 		}
@@ -169,6 +214,11 @@ func (g *gossip) spread(s coord.Stamp) {
 // close leaves, and returns when nothing runs any more.
 func (g *gossip) close(within time.Duration) {
 	close(g.stop)
+	select {
+	case <-g.news: // the last note is told before the leave, behind which nobody would hear it
+		_ = g.list.UpdateNode(noteBound)
+	default:
+	}
 	_ = g.list.Leave(within) // those who do not hear of it find out
 	_ = g.list.Shutdown()
 	g.done.Wait()
@@ -185,7 +235,7 @@ func (g *gossip) crash() {
 type events struct {
 	g    *gossip
 	self string
-	tell func(seen)
+	tell func(any) // seen, noted
 }
 
 func (e events) NotifyJoin(n *memberlist.Node) { e.note(n, group.Alive, false) }
@@ -194,7 +244,11 @@ func (e events) NotifyLeave(n *memberlist.Node) {
 	e.note(n, group.Dead, n.State == memberlist.StateLeft)
 }
 
-func (e events) NotifyUpdate(*memberlist.Node) {}
+func (e events) NotifyUpdate(n *memberlist.Node) {
+	if id, err := coord.ParseID(n.Name); err == nil && n.Name != e.self {
+		e.tell(noted{id, slices.Clone(n.Meta)})
+	}
+}
 
 func (e events) note(n *memberlist.Node, state group.Liveness, left bool) {
 	id, err := coord.ParseID(n.Name)
@@ -208,7 +262,7 @@ func (e events) note(n *memberlist.Node, state group.Liveness, left bool) {
 		e.g.mu.lost[n.Name] = n.Address()
 	}
 	e.g.mu.Unlock()
-	e.tell(seen{id, state, left})
+	e.tell(seen{id, state, left, slices.Clone(n.Meta)})
 }
 
 // stamps spread the newest place in the log: memberlist does not pass broadcasts on, so
@@ -248,6 +302,12 @@ func (s stamps) GetBroadcasts(overhead, limit int) [][]byte {
 	return q.GetBroadcasts(overhead, limit)
 }
 
-func (stamps) NodeMeta(int) []byte           { return nil }
+// NodeMeta is this agent's note.
+func (s stamps) NodeMeta(int) []byte {
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	return s.g.mu.note
+}
+
 func (stamps) LocalState(bool) []byte        { return nil }
 func (stamps) MergeRemoteState([]byte, bool) {}

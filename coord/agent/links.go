@@ -37,9 +37,11 @@ type links struct {
 
 	mu struct {
 		sync.Mutex
-		closed bool
-		out    map[string]*link
-		in     map[net.Conn]bool
+		closed  bool
+		out     map[string]*link
+		in      map[net.Conn]bool
+		waiting int           // messages that are queued, or being sent
+		flushed chan struct{} // closed when there are none; nil: nobody waits for that
 	}
 }
 
@@ -72,10 +74,37 @@ func (l *links) send(address string, message []byte) {
 		l.mu.out[address] = k
 		l.running.Go(func() { l.write(address, k) })
 	}
-	k.put(message)
+	l.mu.waiting += 1 - k.put(message)
 }
 
-func (k *link) put(message []byte) {
+// sent notes that a message has gone, or was given up.
+func (l *links) sent() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.waiting--; l.mu.waiting == 0 && l.mu.flushed != nil {
+		close(l.mu.flushed)
+		l.mu.flushed = nil
+	}
+}
+
+// flush waits until all is sent that was to be, but not for long.
+func (l *links) flush(within time.Duration) {
+	l.mu.Lock()
+	if l.mu.waiting == 0 || l.mu.flushed != nil {
+		l.mu.Unlock()
+		return
+	}
+	flushed := make(chan struct{})
+	l.mu.flushed = flushed
+	l.mu.Unlock()
+	select {
+	case <-flushed:
+	case <-time.After(within):
+	}
+}
+
+// put queues a message, and says how many have lost their place.
+func (k *link) put(message []byte) (dropped int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.queue = append(k.queue, message)
@@ -83,11 +112,13 @@ func (k *link) put(message []byte) {
 	for len(k.queue) > queuedMessages || k.bytes > queuedBytes && len(k.queue) > 1 {
 		k.bytes -= len(k.queue[0])
 		k.queue = k.queue[1:]
+		dropped++
 	}
 	select {
 	case k.wake <- struct{}{}:
 	default:
 	}
+	return dropped
 }
 
 func (k *link) take() []byte {
@@ -134,7 +165,9 @@ func (l *links) write(address string, k *link) {
 		if conn == nil {
 			conn = l.open(address)
 		}
-		if conn == nil || conn.Send(m, sendTimeout) != nil {
+		failed := conn == nil || conn.Send(m, sendTimeout) != nil
+		l.sent()
+		if failed {
 			hangUp()
 			if l.ctx.Err() != nil {
 				return
