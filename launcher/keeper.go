@@ -26,9 +26,12 @@ type keeper struct {
 	ended  bool        // a node has ended well: those that are left are not counted any more
 	broken string      // what will keep the job from beginning
 	deaf   bool
+	told   bool          // of that
+	voters int           // that decide, as was told
 	since  time.Duration // when it became deaf
 	short  bool          // too few nodes have ranks
 	from   time.Duration // when that began
+	full   time.Duration // since when there is no place for this node; 0: there is
 	own    condition
 	first  *rendezvous.Failure // of this node's workers, that is not made good
 	at     time.Duration       // when its workers had ended
@@ -69,6 +72,9 @@ const (
 	// settle is how long too few nodes must have ranks: what agents tell of each other
 	// comes by another way than views.
 	settle = 3 * time.Second
+	// crowded is how long a job must be full: the one whose place a node takes may still have
+	// to be found dead.
+	crowded = 15 * time.Second
 	// farewell is how long a node whose workers have ended waits for a majority.
 	farewell = 5 * time.Second
 	// codeDeaf is the exit code of a job that stops for want of a majority: EX_TEMPFAIL of
@@ -198,6 +204,7 @@ func (k *keeper) look(now time.Duration, s *agent.Sight) {
 	k.opened = k.opened || s.State.Open
 	k.tellView(s)
 	k.tellDeaf(s)
+	k.tellVoters(s)
 	k.hearNotes(s)
 	if k.decided {
 		return
@@ -288,7 +295,11 @@ func (k *keeper) count(s *agent.Sight) {
 			first = c.Cause
 		}
 	}
-	if k.invited && before >= k.max {
+	if !k.invited || before < k.max {
+		k.full = 0
+	} else if k.full == 0 {
+		k.full = k.now
+	} else if k.now-k.full >= crowded {
 		k.decide(rendezvous.Event{Kind: rendezvous.Stop, Reason: "the job has " + many(k.max, "node") + ", and takes no more"}, 1)
 		return
 	}

@@ -122,12 +122,28 @@ func (k *keeper) tellDeaf(s *agent.Sight) {
 	}
 	k.deaf, k.since = deaf, k.now
 	switch {
-	case k.decided || k.own != working || k.view == nil: // at the begin it is no news
-	case deaf:
+	case k.decided || k.own != working:
+	case deaf && k.view != nil: // at the begin it is no news
+		k.told = true
 		k.line(fmt.Sprintf("%s; this node stops in %v if that lasts", s.Waiting, k.patience))
-	default:
+	case !deaf && k.told:
+		k.told = false
 		k.line("the agents decide again")
 	}
+}
+
+// tellVoters tells how much the job outlives.
+func (k *keeper) tellVoters(s *agent.Sight) {
+	if s.Voters == 0 || s.Voters == k.voters || k.decided || k.own != working || s.State.Over {
+		return
+	}
+	switch before := k.voters; {
+	case s.Voters > 1:
+		k.line(fmt.Sprintf("%d agents decide: the job outlives the loss of any %d", s.Voters, (s.Voters-1)/2))
+	case before > 1:
+		k.line("1 agent decides, this one: the job does not outlive its loss")
+	}
+	k.voters = s.Voters
 }
 
 // stopsDeaf is the reason of the stop.

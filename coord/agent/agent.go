@@ -44,6 +44,7 @@ type Agent struct {
 		peers   map[coord.ID]Peer
 		fresh   bool // of peers something is new
 		waiting string
+		voters  int
 		closed  bool
 	}
 }
@@ -173,6 +174,9 @@ func (a *Agent) take(x any) {
 		n.Receive(a.now(), x)
 	case noted:
 		a.noted(x)
+		if x.gone {
+			n.Gone(a.now(), x.id, "it left")
+		}
 	case seen:
 		a.sees(x)
 		n.Observe(a.now(), x.id, x.state)

@@ -40,14 +40,34 @@ const (
 type seen struct {
 	id    coord.ID
 	state group.Liveness
-	gone  bool // it left by itself
-	note  []byte
+	meta
 }
 
-// noted is a note of an agent that has another one: see Tell.
+// noted is what an agent tells of itself when that is another thing than before.
 type noted struct {
-	id   coord.ID
+	id coord.ID
+	meta
+}
+
+// meta is what an agent tells all of itself. That it goes is told here: memberlist tells its
+// delegates of a leave and of a death alike.
+type meta struct {
+	gone bool // it leaves
 	note []byte
+}
+
+func (m meta) bytes() []byte {
+	if m.gone {
+		return append([]byte{1}, m.note...)
+	}
+	return append([]byte{0}, m.note...)
+}
+
+func parseMeta(b []byte) (m meta) {
+	if len(b) > 0 {
+		m = meta{b[0] == 1, slices.Clone(b[1:])}
+	}
+	return m
 }
 
 // gossip is one member of memberlist. Its callbacks only put into the queue. It has two
@@ -58,10 +78,11 @@ type gossip struct {
 	stop     chan struct{}
 	done     sync.WaitGroup
 	news     chan struct{} // the note is another one; holds one
+	told     chan struct{} // closed when no note is told any more
 
 	mu struct {
 		sync.Mutex
-		note  []byte
+		own   meta
 		lost  map[string]string // name to address, of those that were there and are not
 		stamp coord.Stamp
 		queue *memberlist.TransmitLimitedQueue
@@ -111,7 +132,7 @@ func startGossip(c *Config, id coord.ID, address string, transport memberlist.Tr
 	}
 	m.BindAddr, m.BindPort = host, port
 	m.AdvertiseAddr, m.AdvertisePort = host, port
-	g := &gossip{contacts: contacts, stop: make(chan struct{}), news: make(chan struct{}, 1)}
+	g := &gossip{contacts: contacts, stop: make(chan struct{}), news: make(chan struct{}, 1), told: make(chan struct{})}
 	g.mu.lost = map[string]string{}
 	m.Events = events{g, m.Name, tell}
 	m.Delegate = stamps{g, hear}
@@ -166,7 +187,7 @@ func (g *gossip) join() {
 // tell has a note told to all.
 func (g *gossip) tell(note []byte) {
 	g.mu.Lock()
-	g.mu.note = note
+	g.mu.own.note = note
 	g.mu.Unlock()
 	select {
 	case g.news <- struct{}{}:
@@ -178,6 +199,7 @@ func (g *gossip) tell(note []byte) {
 const noteBound = time.Second
 
 func (g *gossip) spreadNotes() {
+	defer close(g.told)
 	for {
 		select {
 		case <-g.news:
@@ -214,11 +236,11 @@ func (g *gossip) spread(s coord.Stamp) {
 // close leaves, and returns when nothing runs any more.
 func (g *gossip) close(within time.Duration) {
 	close(g.stop)
-	select {
-	case <-g.news: // the last note is told before the leave, behind which nobody would hear it
-		_ = g.list.UpdateNode(noteBound)
-	default:
-	}
+	<-g.told // the leave takes the place of what is not told yet
+	g.mu.Lock()
+	g.mu.own.gone = true
+	g.mu.Unlock()
+	_ = g.list.UpdateNode(noteBound)
 	_ = g.list.Leave(within) // those who do not hear of it find out
 	_ = g.list.Shutdown()
 	g.done.Wait()
@@ -238,31 +260,32 @@ type events struct {
 	tell func(any) // seen, noted
 }
 
-func (e events) NotifyJoin(n *memberlist.Node) { e.note(n, group.Alive, false) }
+func (e events) NotifyJoin(n *memberlist.Node) { e.note(n, group.Alive) }
 
 func (e events) NotifyLeave(n *memberlist.Node) {
-	e.note(n, group.Dead, n.State == memberlist.StateLeft)
+	e.note(n, group.Dead)
 }
 
 func (e events) NotifyUpdate(n *memberlist.Node) {
 	if id, err := coord.ParseID(n.Name); err == nil && n.Name != e.self {
-		e.tell(noted{id, slices.Clone(n.Meta)})
+		e.tell(noted{id, parseMeta(n.Meta)})
 	}
 }
 
-func (e events) note(n *memberlist.Node, state group.Liveness, left bool) {
+func (e events) note(n *memberlist.Node, state group.Liveness) {
 	id, err := coord.ParseID(n.Name)
 	if err != nil || n.Name == e.self {
 		return
 	}
+	m := parseMeta(n.Meta)
 	e.g.mu.Lock()
-	if state == group.Alive || left {
+	if state == group.Alive || m.gone {
 		delete(e.g.mu.lost, n.Name)
 	} else if len(e.g.mu.lost) < rememberLost {
 		e.g.mu.lost[n.Name] = n.Address()
 	}
 	e.g.mu.Unlock()
-	e.tell(seen{id, state, left, slices.Clone(n.Meta)})
+	e.tell(seen{id, state, m})
 }
 
 // stamps spread the newest place in the log: memberlist does not pass broadcasts on, so
@@ -302,11 +325,11 @@ func (s stamps) GetBroadcasts(overhead, limit int) [][]byte {
 	return q.GetBroadcasts(overhead, limit)
 }
 
-// NodeMeta is this agent's note.
+// NodeMeta is what this agent tells of itself.
 func (s stamps) NodeMeta(int) []byte {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
-	return s.g.mu.note
+	return s.g.mu.own.bytes()
 }
 
 func (stamps) LocalState(bool) []byte        { return nil }

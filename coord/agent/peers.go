@@ -55,6 +55,9 @@ type Sight struct {
 	Peers map[coord.ID]Peer
 	// Waiting is why nothing new can be decided now; empty: it can, as far as is known.
 	Waiting string
+	// Voters is how many agents decide, where this one is one of them: after a change of the
+	// view those of the view, a moment later. 0: it is none, or they are being changed.
+	Voters int
 }
 
 // Deaf reports that no majority answers, or that nobody of the job does: nothing new is
@@ -68,11 +71,11 @@ func (s *Sight) Deaf() bool {
 func (a *Agent) Look(f func(Sight)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	f(Sight{ID: a.mu.self, State: a.mu.state, Peers: a.mu.peers, Waiting: a.mu.waiting})
+	f(Sight{ID: a.mu.self, State: a.mu.state, Peers: a.mu.peers, Waiting: a.mu.waiting, Voters: a.mu.voters})
 }
 
 // MaxNote is the most bytes of a note.
-const MaxNote = memberlist.MetaMaxSize
+const MaxNote = memberlist.MetaMaxSize - 1
 
 // Tell has a small note about this agent told to all others by gossip, in place of the one
 // before. It outlives the agent's own part as a member.
@@ -95,9 +98,6 @@ func (a *Agent) sees(x seen) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := Peer{Note: x.note, Lost: x.state == group.Dead, Left: x.gone}
-	if len(p.Note) == 0 {
-		p.Note = a.mu.peers[x.id].Note
-	}
 	a.mu.peers[x.id] = p
 	a.mu.fresh = true
 }
@@ -106,7 +106,7 @@ func (a *Agent) noted(x noted) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.mu.peers[x.id]
-	p.Note = x.note
+	p.Note, p.Left = x.note, x.gone
 	a.mu.peers[x.id] = p
 	a.mu.fresh = true
 }
@@ -151,11 +151,17 @@ func (a *Agent) missUnseen() {
 
 // keep publishes the newest state, and says so where it matters to who looks.
 func (a *Agent) keep(s group.State, waiting string) {
+	voters := 0
+	if s.Votes {
+		if r, ok := a.self.node.Replica(); ok && len(r.Outgoing) == 0 {
+			voters = len(r.Voters)
+		}
+	}
 	a.mu.Lock()
 	old := &a.mu.state
-	changed := a.mu.fresh || a.mu.self != a.self.id || old.View != s.View || old.Open != s.Open || old.Over != s.Over ||
+	changed := a.mu.voters != voters || a.mu.fresh || a.mu.self != a.self.id || old.View != s.View || old.Open != s.Open || old.Over != s.Over ||
 		old.Halted != s.Halted || a.mu.waiting != waiting || old.Refused != s.Refused
-	a.mu.state, a.mu.self, a.mu.waiting, a.mu.fresh = s, a.self.id, waiting, false
+	a.mu.state, a.mu.self, a.mu.waiting, a.mu.voters, a.mu.fresh = s, a.self.id, waiting, voters, false
 	a.mu.Unlock()
 	if changed && a.config.Listener.Changed != nil {
 		a.config.Listener.Changed()
