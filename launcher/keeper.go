@@ -298,7 +298,7 @@ func (k *keeper) count(s *agent.Sight) {
 	if !k.invited || before < k.max {
 		k.full = 0
 	} else if k.full == 0 {
-		k.full = k.now
+		k.full = max(1, k.now)
 	} else if k.now-k.full >= crowded {
 		k.decide(rendezvous.Event{Kind: rendezvous.Stop, Reason: "the job has " + many(k.max, "node") + ", and takes no more"}, 1)
 		return
