@@ -35,6 +35,7 @@ type keeper struct {
 	own    condition
 	first  *rendezvous.Failure // of this node's workers, that is not made good
 	at     time.Duration       // when its workers had ended
+	stays  bool                // it was told that this node stays
 
 	decided bool
 	out     keeperOutput
@@ -219,6 +220,7 @@ func (k *keeper) look(now time.Duration, s *agent.Sight) {
 	case k.own != working && k.mayGo(s):
 		k.decide(rendezvous.Event{Kind: rendezvous.Done}, 0)
 	default:
+		k.tellStay()
 		k.count(s)
 	}
 }

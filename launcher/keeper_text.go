@@ -146,6 +146,26 @@ func (k *keeper) tellVoters(s *agent.Sight) {
 	k.voters = s.Voters
 }
 
+// tellStay tells, once, why this node does not end.
+func (k *keeper) tellStay() {
+	if k.stays || k.now-k.at < settle {
+		return
+	}
+	switch k.own {
+	case finished:
+		text := "the workers of this node have ended: it waits for the others"
+		if k.exit < endless {
+			text += fmt.Sprintf(", at most %v", k.exit)
+		}
+		k.line(text)
+	case spent:
+		k.line("no worker of this node is left: it stays as a witness until the job is over")
+	default:
+		return
+	}
+	k.stays = true
+}
+
 // stopsDeaf is the reason of the stop.
 func (k *keeper) stopsDeaf(s *agent.Sight) string {
 	text := fmt.Sprintf("stopped safely after %v: %s", k.patience, s.Waiting)

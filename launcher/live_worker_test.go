@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/agentapi"
-	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/coord/fence"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/rank"
 )
@@ -57,14 +57,14 @@ func liveMain(gate string) error {
 		return err
 	}
 	ctx := context.Background()
-	f, err := coord.Dial(ctx, id, agentapi.Attach{Plan: "p", Mode: "async", N: livePositions, Steps: 1, Epochs: 1, Ahead: 40})
+	f, err := fence.Dial(ctx, id, agentapi.Attach{Plan: "p", Mode: "async", N: livePositions, Steps: 1, Epochs: 1, Ahead: 40})
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	for {
 		epoch, x, err := f.Take(ctx, liveBatch)
-		if errors.Is(err, coord.ErrOver) {
+		if errors.Is(err, fence.ErrOver) {
 			c, _ := f.Closed()
 			return ask("over %d %s", c.Count, c.Digest)
 		}

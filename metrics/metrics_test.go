@@ -207,6 +207,16 @@ func TestKey(t *testing.T) {
 	}
 }
 
+// A kubelet's probes bring no key; the numbers still want it.
+func TestOpenProbes(t *testing.T) {
+	s := serve(t, metrics.Options{Addr: "127.0.0.1:0", Key: "secret", OpenProbes: true})
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 401, "/": 401, "/readyz/": 401} {
+		if status, _ := get(t, s, path, ""); status != want {
+			t.Errorf("%s without a key: got %d", path, status)
+		}
+	}
+}
+
 // A port in use is an error that names it; Close frees it, ends what is asked
 // afterwards, and can be called again.
 func TestClose(t *testing.T) {

@@ -39,6 +39,8 @@ type Options struct {
 	Addr string
 	// Key is what a request has to bring, as "Authorization: Bearer KEY"; "" is no key.
 	Key string
+	// OpenProbes has /healthz and /readyz answer without the key: a kubelet has none.
+	OpenProbes bool
 
 	// Health and Ready answer /healthz and /readyz: nil is yes, and so is no function.
 	// They are called by several goroutines at once.
@@ -71,7 +73,7 @@ func New(o Options) (*Server, error) {
 	s.mux.Handle("GET /healthz", probe(o.Health))
 	s.mux.Handle("GET /readyz", probe(o.Ready))
 	s.http = &http.Server{
-		Handler:           guard(o.Key, s.mux),
+		Handler:           guard(o.Key, o.OpenProbes, s.mux),
 		ReadHeaderTimeout: slow, ReadTimeout: slow, WriteTimeout: cmp.Or(o.answer, slowAnswer), MaxHeaderBytes: headers,
 		ErrorLog: log.New(io.Discard, "", 0), // a scanner's bad requests are nobody's business
 	}
@@ -146,14 +148,18 @@ func probe(ask func() error) http.Handler {
 	})
 }
 
-// guard lets requests with the key through. Hashes are compared, so that the time
-// it takes tells neither the key nor its length.
-func guard(key string, next http.Handler) http.Handler {
+// guard lets requests with the key through, and probes if they are open. Hashes are
+// compared, so that the time it takes tells neither the key nor its length.
+func guard(key string, open bool, next http.Handler) http.Handler {
 	if key == "" {
 		return next
 	}
 	want := sha256.Sum256([]byte("Bearer " + key))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if open && (r.URL.Path == "/healthz" || r.URL.Path == "/readyz") {
+			next.ServeHTTP(w, r)
+			return
+		}
 		got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
 		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 			w.Header().Set("WWW-Authenticate", "Bearer")

@@ -25,7 +25,8 @@ type serving struct {
 
 func (a *app) agent() *cobra.Command {
 	var c agent.Config
-	var socket, keyFile string
+	var socket, keyFile, metricsKeyFile string
+	var nodeRank int
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Serve the ranks of this node in a job whose ranks come and go",
@@ -35,7 +36,9 @@ The agents of a job find each other by gossip and agree, by a majority of at mos
 seven of them, on who is in it, which steps may be delivered and what is done.
 
 One agent forms the job (--form); the others name one or more of those that are
-there (--contact). From three agents on, the job outlives any one of them; a witness
+there (--contact). One that may be started again does both: it forms the job only if
+none of the contacts has heard of it. Where all are started alike, --node-rank says
+who may form it: number 0. From three agents on, the job outlives any one of them; a witness
 is one without ranks. It runs until Ctrl-C or SIGTERM, and leaves the job then.`,
 		Example: `  headrace agent --job run7 --form --expect 16 --listen 10.0.0.1:7946 --key-file key --socket /run/user/1000/agent.sock
   headrace agent --job run7 --contact 10.0.0.1:7946 --listen 10.0.0.2:7946 --key-file key --socket /run/user/1000/agent.sock
@@ -50,8 +53,21 @@ is one without ranks. It runs until Ctrl-C or SIGTERM, and leaves the job then.`
 					return nd.Errorf(nd.ErrIO, "name of this host: %w", err)
 				}
 			}
+			if cmd.Flags().Changed("node-rank") {
+				if c.Form && nodeRank != 0 {
+					return usagef("agent: --form with --node-rank %d: number 0 forms the job", nodeRank)
+				}
+				c.Form = nodeRank == 0
+			}
 			if c.Key, err = readKey(keyFile); err != nil {
 				return err
+			}
+			if metricsKeyFile != "" {
+				key, err := readKey(metricsKeyFile)
+				if err != nil {
+					return err
+				}
+				c.MetricsKey = string(key)
 			}
 			c.Listener = agent.Listener{Event: a.agentEvents()}
 			return agent.Serve(cmd.Context(), c, socket, func(g *agent.Agent) error {
@@ -66,11 +82,14 @@ is one without ranks. It runs until Ctrl-C or SIGTERM, and leaves the job then.`
 	f.StringVar(&c.Advertise, "advertise", "", "host:port by which others reach this agent (default: what it listens on)")
 	f.StringArrayVar(&c.Contacts, "contact", nil, "host:port of another agent; may be repeated")
 	f.BoolVar(&c.Form, "form", false, "form the job: one agent of a job does")
+	f.IntVar(&nodeRank, "node-rank", 0, "number of this node where all agents are started alike: number 0 is given --form")
 	f.IntVar(&c.Expect, "expect", 0, "ranks that must be there before anything is delivered (default 1)")
 	f.BoolVar(&c.Witness, "witness", false, "serve no ranks, only decide")
 	f.StringVar(&c.Name, "name", "", "of this node, for people (default: the host's)")
 	f.StringVar(&c.Rack, "rack", "", "what fails together with this node: voters are spread")
 	f.StringVar(&keyFile, "key-file", "", "file with the job's key, 16 bytes or more (default: HEADRACE_KEY_FILE); off loopback there must be one")
+	f.StringVar(&c.Metrics, "metrics", "", "host:port of /metrics, /healthz and /readyz (default: none)")
+	f.StringVar(&metricsKeyFile, "metrics-key-file", "", "file with the token that /metrics asks for, as Authorization: Bearer; off loopback there must be one. The probes ask for none")
 	f.StringVar(&c.Profile, "profile", "default", "default: a lost node is out after about 11 s; fast: about 3 s, for small jobs on a calm network")
 	choices(cmd, "profile", "default", "fast")
 	return cmd

@@ -30,6 +30,7 @@ type Agent struct {
 	// These belong to the one goroutine of run.
 	self    incarnation
 	seats   map[int]*seat // by local rank
+	seated  uint64        // how many there were
 	told    map[int]agentapi.JobState
 	former  *agentapi.Attach // what the ranks mean by the job, from the first of them
 	order   []int
@@ -46,6 +47,7 @@ type Agent struct {
 		waiting string
 		voters  int
 		closed  bool
+		refused string
 	}
 }
 
@@ -54,16 +56,18 @@ type incarnation struct {
 	id     coord.ID
 	node   *group.Node // nil before there is a rank that says what the job is
 	gossip *gossip
+	forms  time.Duration // when it forms the job, unless it has heard of it; 0: it does not
 }
 
 // seat is an attached rank.
 type seat struct {
 	*agentapi.Seat
-	local int
-	view  uint64 // that it has entered, after so many redos
-	redo  uint64
-	done  int64
-	used  int64
+	local  int
+	number uint64 // of its own: who takes a local rank's place has another one
+	view   uint64 // that it has entered, after so many redos
+	redo   uint64
+	done   int64
+	used   int64
 }
 
 // Open starts an agent.
@@ -148,6 +152,7 @@ func (a *Agent) run() {
 			if a.self.node != nil {
 				a.self.node.Tick(a.now())
 				a.missUnseen()
+				a.formUnheard()
 			}
 		case <-a.inbox.wake:
 			for _, x := range a.inbox.take() {
@@ -218,6 +223,9 @@ func (a *Agent) act() {
 // fail tells the ranks that there is no part for them.
 func (a *Agent) fail(why string) {
 	a.refused = why
+	a.mu.Lock()
+	a.mu.refused = why
+	a.mu.Unlock()
 	for _, local := range a.order {
 		a.seats[local].Fail(nd.Errorf(nd.ErrConfig, "the job does not take this node: %s", why))
 	}
@@ -251,34 +259,38 @@ func (a *Agent) again(why string) {
 	}
 }
 
+// formUnheard forms the job where the contacts were to be asked first, and none of them
+// knows of it. An agent that is started again finds the job that it formed that way.
+func (a *Agent) formUnheard() {
+	if a.self.forms == 0 {
+		return
+	}
+	if a.self.node.Seen().Index > 0 {
+		a.self.forms, a.config.Form = 0, false
+		return
+	}
+	if a.now() < a.self.forms {
+		return
+	}
+	a.self.forms = 0
+	node, err := a.part(a.self.id, true)
+	if err != nil {
+		a.event("error", err.Error())
+		return
+	}
+	a.event("form", "none of the contacts has heard of the job: this agent forms it")
+	a.self.node = node
+	a.progress()
+}
+
 // begin makes this agent a member: it forms the job, or asks to be admitted.
 func (a *Agent) begin() error {
 	var id coord.ID
 	for id.Raft() == 0 {
 		_, _ = rand.Read(id[:]) // it never fails
 	}
-	cfg := a.config.profile()
-	cfg.Contacts = a.config.Contacts
-	cfg.Self = coord.Admission{
-		Member:  coord.Member{ID: id, Name: a.config.Name, Rack: a.config.Rack, Address: a.address, Ranks: slices.Clone(a.order)},
-		Version: coord.Version, Job: a.config.Job,
-	}
-	if f := a.former; f != nil {
-		mode, err := coord.ParseMode(f.Mode)
-		if err != nil {
-			return err
-		}
-		cfg.Self.Plan = f.Plan
-		cfg.Job = coord.Job{
-			Name: a.config.Job, Plan: f.Plan, Mode: mode, N: f.N, Steps: f.Steps, Epochs: f.Epochs, Expect: a.config.Expect,
-			Voters: coord.DefaultVoters, Lease: coord.DefaultLease, Ahead: max(1, f.Ahead), Reserve: max(1, f.Ahead),
-		}
-		if a.config.Form {
-			cfg.Form = []coord.Member{cfg.Self.Member}
-			cfg.Start = coord.Progress{Epoch: f.Epoch, Step: f.Epoch*f.Steps + f.Step}
-		}
-	}
-	node, err := group.New(cfg, a.now())
+	asks := a.config.Form && len(a.config.Contacts) > 0
+	node, err := a.part(id, a.config.Form && !asks)
 	if err != nil {
 		return err
 	}
@@ -288,7 +300,37 @@ func (a *Agent) begin() error {
 	}
 	g.tell(a.memo)
 	a.self = incarnation{id: id, node: node, gossip: g}
+	if asks {
+		a.self.forms = a.now() + a.config.asking()
+	}
 	return nil
+}
+
+// part is this agent's part in deciding, as a member of this ID: of the one that forms the
+// job, or of one that asks to be admitted.
+func (a *Agent) part(id coord.ID, forms bool) (*group.Node, error) {
+	cfg := a.config.profile()
+	cfg.Contacts = a.config.Contacts
+	cfg.Self = coord.Admission{
+		Member:  coord.Member{ID: id, Name: a.config.Name, Rack: a.config.Rack, Address: a.address, Ranks: slices.Clone(a.order)},
+		Version: coord.Version, Job: a.config.Job,
+	}
+	if f := a.former; f != nil {
+		mode, err := coord.ParseMode(f.Mode)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Self.Plan = f.Plan
+		cfg.Job = coord.Job{
+			Name: a.config.Job, Plan: f.Plan, Mode: mode, N: f.N, Steps: f.Steps, Epochs: f.Epochs, Expect: a.config.Expect,
+			Voters: coord.DefaultVoters, Lease: coord.DefaultLease, Ahead: max(1, f.Ahead), Reserve: max(1, f.Ahead),
+		}
+		if forms {
+			cfg.Form = []coord.Member{cfg.Self.Member}
+			cfg.Start = coord.Progress{Epoch: f.Epoch, Step: f.Epoch*f.Steps + f.Step}
+		}
+	}
+	return group.New(cfg, a.now())
 }
 
 // end leaves.

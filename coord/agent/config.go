@@ -23,7 +23,8 @@ type Config struct {
 	Advertise string
 	Contacts  []string // host:port of other agents
 	// Form has this agent form the job. One agent of a job does: the launcher's first
-	// node, or the one that says so.
+	// node, or the one that says so. With Contacts it asks them first, and forms the job if
+	// none of them has heard of it: such an agent can be started again.
 	Form bool
 	// Await has the agent take no ranks before Meet says who else is there.
 	Await bool
@@ -35,6 +36,9 @@ type Config struct {
 	Key []byte
 	// Profile is default or fast. Default "default".
 	Profile string
+	// Metrics is host:port of /metrics, /healthz and /readyz; "" is none. Off loopback
+	// /metrics wants MetricsKey, as a bearer's token; the probes never do.
+	Metrics, MetricsKey string
 
 	Listener Listener
 }
@@ -96,6 +100,15 @@ func (c *Config) profile() group.Config {
 	}
 	return group.Default()
 }
+
+// asking is how long an agent that may form the job asks the contacts for it first: each
+// of them twice, and a bit for a connection to open.
+func (c *Config) asking() time.Duration {
+	return time.Second + time.Duration(2*group.SearchEvery*min(len(c.Contacts), mostAsked))*c.profile().Beat
+}
+
+// mostAsked bounds that for long lists of contacts.
+const mostAsked = 8
 
 // ErrEnded is that of an agent that was closed.
 var errEnded = errors.New("the agent has ended")

@@ -78,18 +78,19 @@ func (a *Agent) Look(f func(Sight)) {
 const MaxNote = memberlist.MetaMaxSize - 1
 
 // Tell has a small note about this agent told to all others by gossip, in place of the one
-// before. It outlives the agent's own part as a member.
+// before. It outlives the agent's own part as a member. Tell does not wait.
 func (a *Agent) Tell(note []byte) error {
 	if len(note) > MaxNote {
 		return nd.Errorf(nd.ErrBudget, "a note of %d bytes, at most %d are taken", len(note), MaxNote)
 	}
-	return a.do(context.Background(), func() error {
-		a.memo = slices.Clone(note)
+	note = slices.Clone(note)
+	a.inbox.put(call(func() {
+		a.memo = note
 		if a.self.gossip != nil {
-			a.self.gossip.tell(a.memo)
+			a.self.gossip.tell(note)
 		}
-		return nil
-	})
+	}))
+	return nil
 }
 
 // sees keeps what gossip has seen.

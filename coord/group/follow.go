@@ -12,8 +12,8 @@ const (
 	followFor = 40
 	// followEvery is how often an agent asks, in beats.
 	followEvery = 10
-	// searchEvery is how often it asks before it knows of the job, in beats.
-	searchEvery = 5
+	// SearchEvery is how often it asks before it knows of the job, in beats.
+	SearchEvery = 5
 	// deafAfter is how long an agent waits for a brief before it asks another voter, in
 	// beats. One that gossip suspects is not waited for.
 	deafAfter = 25
@@ -33,7 +33,7 @@ func (n *Node) follow() {
 	behind := n.seen.View > n.known.Known.View && n.now-n.following.asked >= 2*n.cfg.Beat
 	every := followEvery * n.cfg.Beat
 	if n.view == nil {
-		every, late = searchEvery*n.cfg.Beat, true // the next contact may know more
+		every, late = SearchEvery*n.cfg.Beat, true // the next contact may know more
 	}
 	if n.now-n.following.asked < every && !behind || n.now == n.following.asked {
 		return
@@ -293,6 +293,11 @@ func (n *Node) end(why string) {
 // noteEnded brings the ranks that have ended to the view: those that it is without may
 // come again, and those that it has and that are not there were lost while it was made.
 func (n *Node) noteEnded() {
+	for _, local := range n.ended {
+		if n.view.Rank(n.cfg.Self.ID, local) < 0 {
+			n.commit.leave(n, local)
+		}
+	}
 	n.ended = slices.DeleteFunc(n.ended, func(local int) bool { return n.view.Rank(n.cfg.Self.ID, local) < 0 })
 	i := n.view.Index(n.cfg.Self.ID)
 	if i < 0 {

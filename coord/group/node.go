@@ -150,6 +150,10 @@ func (n *Node) take(m *coord.Message) {
 // Stamp is the newest that this agent knows, for gossip.
 func (n *Node) Stamp() coord.Stamp { return n.known.Known }
 
+// Seen is the newest that this agent has heard of, whether it knows it or not; its Index is 0
+// before it has heard of the job.
+func (n *Node) Seen() coord.Stamp { return n.seen }
+
 // Hear takes a stamp that came by gossip.
 func (n *Node) Hear(now time.Duration, s coord.Stamp) {
 	n.now = now
