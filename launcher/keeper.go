@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"time"
 
@@ -277,26 +278,7 @@ func (k *keeper) count(s *agent.Sight) {
 		k.short = false
 		return
 	}
-	n, before := 0, 0
-	first := k.first
-	if k.own == working { // workers may still be left
-		first = nil
-	}
-	for i := range v.Members {
-		m := &v.Members[i]
-		p := s.Peers[m.ID]
-		c := parseNote(p.Note)
-		if m.ID == s.ID {
-			before = n
-			c.Condition, c.Cause = k.own, first
-		}
-		if len(m.Ranks) > 0 || c.Condition == working && !p.Lost && !p.Left {
-			n++
-		}
-		if c.Condition == spent && c.Cause != nil && (first == nil || c.Cause.Time.Before(first.Time)) {
-			first = c.Cause
-		}
-	}
+	n, before, first := k.tally(s)
 	if !k.invited || before < k.max {
 		k.full = 0
 	} else if k.full == 0 {
@@ -313,6 +295,31 @@ func (k *keeper) count(s *agent.Sight) {
 		k.short, k.from = true, k.now
 	}
 	if k.now-k.from >= settle || len(v.Members) == 1 {
-		k.halt(rendezvous.Event{Kind: rendezvous.Stop, Cause: first, Reason: many(n, "node") + " of at least " + many(k.min, "node") + " are left"}, 0)
+		k.halt(rendezvous.Event{Kind: rendezvous.Stop, Cause: first, Reason: many(n, "node") + " left of at least " + strconv.Itoa(k.min)}, 0)
 	}
+}
+
+// tally counts the nodes that have ranks or will have some again, and those of them that were
+// there before this one; and finds the first failure that was not made good, of nodes that
+// have none.
+func (k *keeper) tally(s *agent.Sight) (n, before int, first *rendezvous.Failure) {
+	if k.own == spent {
+		first = k.first
+	}
+	for i := range s.State.View.Members {
+		m := &s.State.View.Members[i]
+		p := s.Peers[m.ID]
+		c := parseNote(p.Note)
+		if m.ID == s.ID {
+			before = n
+			c = note{Condition: k.own}
+		}
+		if len(m.Ranks) > 0 || c.Condition == working && !p.Lost && !p.Left {
+			n++
+		}
+		if c.Condition == spent && c.Cause != nil && (first == nil || c.Cause.Time.Before(first.Time)) {
+			first = c.Cause
+		}
+	}
+	return n, before, first
 }

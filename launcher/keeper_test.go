@@ -175,7 +175,7 @@ func TestKeeperDeaf(t *testing.T) {
 // job together.
 func TestKeeperStays(t *testing.T) {
 	o := newOutlook(t, 3, nil)
-	o.keeper.finish(rendezvous.Outcome{Kind: rendezvous.Succeeded})
+	o.finish(rendezvous.Outcome{Kind: rendezvous.Succeeded})
 	o.peer(2, agent.Peer{}, `{"s":"run"}`)
 	o.view([]int{}, []int{}, []int{0}) // node 2 starts its worker again
 	o.undecided()
@@ -198,7 +198,7 @@ func TestKeeperStays(t *testing.T) {
 		o.view([]int{}, []int{})
 	}} {
 		o := newOutlook(t, 2, nil)
-		o.keeper.finish(rendezvous.Outcome{Kind: rendezvous.Succeeded})
+		o.finish(rendezvous.Outcome{Kind: rendezvous.Succeeded})
 		o.pass(0)
 		o.undecided()
 		change(o)
@@ -207,7 +207,7 @@ func TestKeeperStays(t *testing.T) {
 	// Workers that never were in the job do not keep a node.
 	o = newOutlook(t, 2, nil)
 	o.sight = agent.Sight{}
-	o.keeper.finish(rendezvous.Outcome{Kind: rendezvous.Succeeded})
+	o.finish(rendezvous.Outcome{Kind: rendezvous.Succeeded})
 	o.pass(0)
 	o.decidedAs(rendezvous.Done, 0, "")
 }
@@ -226,7 +226,7 @@ func TestKeeperCountsNodes(t *testing.T) {
 	o.pass(settle - 1)
 	o.undecided()
 	o.pass(1)
-	o.decidedAs(rendezvous.Stop, 0, "1 node of at least 2 nodes are left")
+	o.decidedAs(rendezvous.Stop, 0, "1 node left of at least 2")
 	if o.event.Cause == nil || o.event.Cause.PID != 4 || o.told.Condition != halting || o.told.Cause.PID != 4 {
 		t.Errorf("cause %+v, told %+v", o.event.Cause, o.told)
 	}
@@ -249,14 +249,14 @@ func TestKeeperCountsNodes(t *testing.T) {
 	o = newOutlook(t, 1, nil)
 	o.view([]int{0, 1}, []int{}, []int{})
 	o.pass(settle)
-	o.decidedAs(rendezvous.Stop, 0, "1 node of at least 2")
+	o.decidedAs(rendezvous.Stop, 0, "1 node left of at least 2")
 }
 
 // A job that cannot begin any more ends: a worker or a node that it waits for is lost.
 func TestKeeperBeforeTheBegin(t *testing.T) {
 	o := newOutlook(t, 2, nil)
 	o.opened, o.sight.State.Open = false, false
-	o.keeper.lose(fault(1, 3))
+	o.lose(fault(1, 3))
 	if out := o.take(); out.event == nil || out.event.Cause.LocalRank != 1 || out.outcome == nil || out.outcome.Kind != rendezvous.Failed || len(out.note) > agent.MaxNote {
 		t.Errorf("%+v", out)
 	}
@@ -267,7 +267,7 @@ func TestKeeperBeforeTheBegin(t *testing.T) {
 	o.decidedAs(rendezvous.Stop, 1, "node 2 was lost, before the job had begun")
 	// Later neither does.
 	o = newOutlook(t, 3, nil)
-	o.keeper.lose(fault(1, 3))
+	o.lose(fault(1, 3))
 	o.misses("node 2 was lost")
 	o.hears(rendezvous.Event{Kind: rendezvous.Stop, Reason: "the rendezvous is lost"})
 	o.pass(time.Hour)

@@ -1,7 +1,10 @@
 package launcher_test
 
 import (
+	"io"
+	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,7 +40,8 @@ func (l *live) killWorker(name string) {
 // done once.
 func TestLiveWorkerKilled(t *testing.T) {
 	l := newLive(t)
-	l.startAll(3, "--nnodes", "3", "--max-restarts", "1")
+	logs := t.TempDir()
+	l.startAll(3, "--nnodes", "3", "--max-restarts", "1", "--log-dir", logs, "--redirects", "1")
 	l.killWorker("1.0.0")
 	l.until("the worker is there again", l.working("1.0.1"))
 	l.release()
@@ -49,6 +53,9 @@ func TestLiveWorkerKilled(t *testing.T) {
 		l.ends(node, 0, said...)
 	}
 	l.exact(6)
+	if dirs, _ := filepath.Glob(logs + "/*/attempt_1/*"); len(dirs) != 1 || filepath.Base(dirs[0]) != "0" {
+		t.Errorf("folders of second attempts: %v", dirs)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.workers) != 7 {
@@ -91,10 +98,14 @@ func TestLiveLauncherKilled(t *testing.T) {
 func TestLiveTwoNodes(t *testing.T) {
 	t.Run("alone", func(t *testing.T) {
 		l := newLive(t)
-		l.startAll(2, "--nnodes", "1:2", "--live-timeout", "1")
+		l.startAll(2, "--nnodes", "1:2", "--live-timeout", "3", "--metrics-port", "0")
 		l.kill(l.nodes[0].cmd.Process.Pid)
 		_, _, _ = l.nodes[0].wait()
-		l.ends(1, 75, "a majority of the 1 voters does not answer", "stopped safely after 1s", "witness")
+		l.says(1, "a majority of the 1 voters does not answer")
+		if status, text := l.ready(1); status != http.StatusServiceUnavailable || !strings.Contains(text, "a majority of the 1 voters does not answer") {
+			t.Errorf("/readyz: %d, %s", status, text)
+		}
+		l.ends(1, 75, "stopped safely after 3s", "witness")
 		if l.mu.Lock(); len(l.over) > 0 {
 			t.Errorf("workers have seen the end: %v", l.over)
 		}
@@ -239,16 +250,40 @@ func TestLiveSignals(t *testing.T) {
 	})
 }
 
-// A job of one node needs no rendezvous, and nobody else.
+// ready asks a node's /readyz.
+func (l *live) ready(node int) (status int, text string) {
+	l.t.Helper()
+	_, at, _ := strings.Cut(l.nodes[node].errors(), "metrics at ")
+	at, _, _ = strings.Cut(at, "/metrics")
+	r, err := http.Get(at + "/readyz")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer r.Body.Close() //nolint:errcheck // only read
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return r.StatusCode, string(body)
+}
+
+// A job of one node needs no rendezvous, and nobody else. What a worker that was killed has
+// left behind is gone before another takes its place.
 func TestLiveOneNode(t *testing.T) {
 	l := newLive(t)
-	j := start(t, []string{"TEST_NODE=0"}, append([]string{"--live", "--live-profile", "fast", "--max-restarts", "1"}, workers(2, "live="+l.l.Addr().String())...)...)
+	j := start(t, []string{"TEST_NODE=0"}, append([]string{"--live", "--live-profile", "fast", "--max-restarts", "1"}, workers(2, "child=pid,wait", "live="+l.l.Addr().String())...)...)
 	l.nodes = append(l.nodes, j)
+	children := j.pids(2)
 	l.until("both work", l.working("0.0.0", "0.1.0"))
 	l.killWorker("0.1.0")
+	gone(t, children[1])
 	l.until("the worker is there again", l.working("0.1.1"))
+	if err := syscall.Kill(children[0], 0); err != nil {
+		t.Errorf("the child of the other worker: %v", err)
+	}
 	l.release()
 	l.ends(0, 0)
+	gone(t, children[0])
 	l.exact(2)
 }
 

@@ -240,7 +240,7 @@ func newLive(t *testing.T) *live {
 }
 
 // start starts a node of two workers. The first one is where the others meet.
-func (l *live) start(flags ...string) *job {
+func (l *live) start(flags ...string) {
 	l.t.Helper()
 	i := len(l.nodes)
 	host := "false"
@@ -253,7 +253,6 @@ func (l *live) start(flags ...string) *job {
 	}, flags...)
 	j := start(l.t, []string{"TEST_NODE=" + strconv.Itoa(i), "HEADRACE_KEY_FILE=" + l.key}, append(args, workers(2, "live="+l.l.Addr().String())...)...)
 	l.nodes = append(l.nodes, j)
-	return j
 }
 
 // startAll starts so many nodes and waits until each worker has something to do.

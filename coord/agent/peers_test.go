@@ -80,7 +80,7 @@ func TestNotes(t *testing.T) {
 	if err := b.Tell([]byte("last")); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Agent.Close(); err != nil {
+	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
 	news.until(t, a.Agent, "the last note, and that it left", func(s Sight) bool {
