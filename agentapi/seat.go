@@ -46,10 +46,11 @@ type JobState struct {
 	Halted  bool    `json:"halted"`  // lockstep: a rank is lost, and no redo has said where to go on
 	Redo    uint64  `json:"redo"`    // lockstep: how often the job was set to a step
 	Epoch   int64   `json:"epoch"`
-	Over    bool    `json:"over"`             // all epochs are closed
-	Lane    []Span  `json:"lane"`             // async: what the rank has to deliver, in this order
-	Closed  *Closed `json:"closed,omitempty"` // the last epoch that was closed
-	Ending  string  `json:"ending,omitempty"` // why the rank has no part any more
+	Over    bool    `json:"over"`              // all epochs are closed
+	Lane    []Span  `json:"lane"`              // async: what the rank has to deliver, in this order
+	Closed  *Closed `json:"closed,omitempty"`  // the last epoch that was closed
+	Waiting string  `json:"waiting,omitempty"` // why nothing new is decided now
+	Ending  string  `json:"ending,omitempty"`  // why the rank has no part any more
 }
 
 // Closed is an epoch that is complete.
@@ -86,6 +87,7 @@ type Decided struct {
 	Epoch     int64  `json:"epoch"`
 	Span      Span   `json:"span"`
 	Effective bool   `json:"effective"`
+	Unknown   bool   `json:"unknown,omitempty"` // it may be effective: the agent was evicted before it heard
 	Reason    string `json:"reason,omitempty"`
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/headrace/headrace/coord"
 	"github.com/headrace/headrace/coord/agent"
-	"github.com/headrace/headrace/coord/group"
 	"github.com/headrace/headrace/launcher/rendezvous"
 	"github.com/headrace/headrace/nd"
 )
@@ -143,32 +142,29 @@ func TestKeeperTellsViews(t *testing.T) {
 func TestKeeperDeaf(t *testing.T) {
 	o := newOutlook(t, 2, func(s *Spec) { s.LiveTimeout = time.Minute })
 	n := len(o.said)
-	o.sight.Waiting = "nobody answers"
+	o.sight.Waiting, o.sight.Deaf = "nobody answers", true
 	o.pass(time.Second)
 	o.pass(59 * time.Second)
 	if len(o.said) != n+1 || o.last() != "nobody answers; this node stops in 1m0s if that lasts" {
 		t.Errorf("%q", o.said[n:])
 	}
-	o.sight.Waiting = ""
+	o.sight.Waiting, o.sight.Deaf = "", false
 	o.pass(0)
 	if o.last() != "the agents decide again" {
 		t.Errorf("%q", o.last())
 	}
-	o.sight.Waiting = "nobody answers"
+	o.sight.Waiting, o.sight.Deaf = "nobody answers", true
 	o.pass(30 * time.Second)
 	o.pass(59 * time.Second)
 	o.undecided()
 	o.pass(time.Second)
 	o.decidedAs(rendezvous.Stop, codeDeaf, "stopped safely after 1m0s: nobody answers; from three agents on")
 	// A job that waits for the trainer, or for ranks, is not deaf.
-	for _, change := range []func(*group.State){func(s *group.State) { s.Halted = true }, func(s *group.State) { s.Open = false }} {
-		o := newOutlook(t, 2, nil)
-		o.sight.Waiting = "waits"
-		change(&o.sight.State)
-		o.pass(time.Hour)
-		o.pass(time.Hour)
-		o.undecided()
-	}
+	o = newOutlook(t, 2, nil)
+	o.sight.Waiting = "waits"
+	o.pass(time.Hour)
+	o.pass(time.Hour)
+	o.undecided()
 }
 
 // A node whose workers have ended stays while others work, or will: as a voter it holds the
@@ -190,7 +186,7 @@ func TestKeeperStays(t *testing.T) {
 
 	// It does not wait for ever, nor for a majority that is gone.
 	for _, change := range []func(*outlook){func(o *outlook) { o.pass(300 * time.Second) }, func(o *outlook) {
-		o.sight.Waiting = "deaf"
+		o.sight.Waiting, o.sight.Deaf = "deaf", true
 		o.pass(time.Second)
 		o.pass(farewell)
 	}, func(o *outlook) {

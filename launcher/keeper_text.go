@@ -116,7 +116,7 @@ func many(n int, what string) string {
 
 // tellDeaf tells once that nothing is decided any more, and once that it is again.
 func (k *keeper) tellDeaf(s *agent.Sight) {
-	deaf := s.ID != coord.ID{} && s.Deaf()
+	deaf := s.ID != coord.ID{} && s.Deaf
 	if deaf == k.deaf {
 		return
 	}

@@ -92,7 +92,7 @@ func (sh *shell) openAgent() (func() error, error) {
 	}
 	m := &members{began: time.Now(), keeper: newKeeper(s)}
 	m.agent, err = agent.Open(agent.Config{
-		Job: s.RunID, Name: sh.host, Listen: net.JoinHostPort(host, strconv.Itoa(s.LivePort)), Await: true, Key: key, Profile: s.LiveProfile,
+		Job: s.RunID, Name: sh.host, Listen: net.JoinHostPort(host, strconv.Itoa(s.LivePort)), Await: true, Alone: -1, Key: key, Profile: s.LiveProfile,
 		Listener: agent.Listener{Changed: func() { sh.askLook(m) }},
 	})
 	if err != nil {

@@ -92,6 +92,7 @@ is one without ranks. It runs until Ctrl-C or SIGTERM, and leaves the job then.`
 	f.StringVar(&metricsKeyFile, "metrics-key-file", "", "file with the token that /metrics asks for, as Authorization: Bearer; off loopback there must be one. The probes ask for none")
 	f.StringVar(&c.Profile, "profile", "default", "default: a lost node is out after about 11 s; fast: about 3 s, for small jobs on a calm network")
 	choices(cmd, "profile", "default", "fast")
+	f.DurationVar(&c.Alone, "alone", 0, "give up after so long without a majority of the agents that decide, with the reason; negative: never (default 5m)")
 	return cmd
 }
 

@@ -34,8 +34,10 @@ type Agent struct {
 	told    map[int]agentapi.JobState
 	former  *agentapi.Attach // what the ranks mean by the job, from the first of them
 	order   []int
-	refused string // why the job does not take this node
-	memo    []byte // see Tell
+	refused error         // why there is no part for this node
+	waits   string        // why nothing new is decided, as it was last told
+	alone   time.Duration // since when there was no majority; 0: there is one
+	memo    []byte        // see Tell
 	unseen  map[coord.ID]time.Duration
 
 	mu struct {
@@ -46,9 +48,11 @@ type Agent struct {
 		fresh   bool // of peers something is new
 		waiting string
 		voters  int
+		deaf    bool
 		closed  bool
-		refused string
+		refused error
 	}
+	failed chan struct{} // closed when the agent has given up
 }
 
 // incarnation is the agent as a member: another one each time it begins again.
@@ -80,7 +84,7 @@ func Open(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{config: cfg, port: listener, address: cfg.Advertise, began: time.Now(), inbox: newQueue(), stop: make(chan struct{}), seats: map[int]*seat{}, told: map[int]agentapi.JobState{}, unseen: map[coord.ID]time.Duration{}}
+	a := &Agent{config: cfg, port: listener, address: cfg.Advertise, began: time.Now(), inbox: newQueue(), stop: make(chan struct{}), failed: make(chan struct{}), seats: map[int]*seat{}, told: map[int]agentapi.JobState{}, unseen: map[coord.ID]time.Duration{}}
 	a.mu.peers = map[coord.ID]Peer{}
 	if a.address == "" {
 		a.address = listener.Addr().String()
@@ -153,6 +157,7 @@ func (a *Agent) run() {
 				a.self.node.Tick(a.now())
 				a.missUnseen()
 				a.formUnheard()
+				a.watchMajority()
 			}
 		case <-a.inbox.wake:
 			for _, x := range a.inbox.take() {
@@ -209,27 +214,55 @@ func (a *Agent) act() {
 	if a.self.gossip != nil {
 		a.self.gossip.spread(n.Stamp())
 	}
-	a.keep(state, n.Waiting())
+	a.keep(state)
 	switch {
 	case state.Ending == "":
 		a.tell(state)
 	case state.Refused != "":
-		a.fail(state.Ending)
+		a.fail(nd.Errorf(nd.ErrConfig, "the job does not take this node: %s", state.Ending))
 	default:
 		a.again(state.Ending)
 	}
 }
 
 // fail tells the ranks that there is no part for them.
-func (a *Agent) fail(why string) {
+func (a *Agent) fail(why error) {
 	a.refused = why
 	a.mu.Lock()
 	a.mu.refused = why
 	a.mu.Unlock()
 	for _, local := range a.order {
-		a.seats[local].Fail(nd.Errorf(nd.ErrConfig, "the job does not take this node: %s", why))
+		a.seats[local].Fail(why)
 	}
 	a.quit()
+}
+
+// watchMajority says why nothing new is decided, once for each reason, and gives up after a
+// while without a majority: those who have one go on without this node, and nobody else can.
+func (a *Agent) watchMajority() {
+	n := a.self.node
+	if n == nil {
+		return
+	}
+	why := n.Waiting()
+	switch {
+	case why != "" && why != a.waits:
+		a.event("waiting", why)
+	case why == "" && a.waits != "":
+		a.event("goes on", "no more: "+a.waits)
+	}
+	a.waits = why
+	switch {
+	case !n.Deaf():
+		a.alone = 0
+	case a.alone == 0:
+		a.alone = a.now()
+	case a.config.Alone > 0 && a.now()-a.alone >= a.config.Alone:
+		err := nd.Errorf(nd.ErrIO, "the job is given up on this node: for %v %s", a.config.Alone, why)
+		a.event("gives up", err.Error())
+		a.fail(err)
+		close(a.failed)
+	}
 }
 
 // quit ends this agent's part as a member.

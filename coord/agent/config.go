@@ -34,6 +34,10 @@ type Config struct {
 	Witness bool
 	// Key is what all agents of the job know. Without one it listens on loopback alone.
 	Key []byte
+	// Alone is how long this agent hears of no majority of the voters before it gives up:
+	// its ranks hear the reason and end, and so does Serve. Default 5 minutes, which outlast
+	// a switch that starts again; a negative one waits for ever.
+	Alone time.Duration
 	// Profile is default or fast. Default "default".
 	Profile string
 	// Metrics is host:port of /metrics, /healthz and /readyz; "" is none. Off loopback
@@ -63,8 +67,13 @@ func (c *Config) fill() {
 	if c.Profile == "" {
 		c.Profile = "default"
 	}
+	if c.Alone == 0 {
+		c.Alone = defaultAlone
+	}
 	c.Expect = max(1, c.Expect)
 }
+
+const defaultAlone = 5 * time.Minute
 
 // Validate reports everything that is wrong with the config.
 func (c Config) Validate() error {

@@ -55,15 +55,12 @@ type Sight struct {
 	Peers map[coord.ID]Peer
 	// Waiting is why nothing new can be decided now; empty: it can, as far as is known.
 	Waiting string
+	// Deaf: no majority answers, or nobody of the job does. Nothing new is decided until that
+	// changes.
+	Deaf bool
 	// Voters is how many agents decide, where this one is one of them: after a change of the
 	// view those of the view, a moment later. 0: it is none, or they are being changed.
 	Voters int
-}
-
-// Deaf reports that no majority answers, or that nobody of the job does: nothing new is
-// decided until that changes.
-func (s *Sight) Deaf() bool {
-	return s.Waiting != "" && (s.State.View == nil || s.State.Open && !s.State.Halted)
 }
 
 // Look shows what the agent knows. It keeps the agent waiting, and calls none of its
@@ -71,7 +68,7 @@ func (s *Sight) Deaf() bool {
 func (a *Agent) Look(f func(Sight)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	f(Sight{ID: a.mu.self, State: a.mu.state, Peers: a.mu.peers, Waiting: a.mu.waiting, Voters: a.mu.voters})
+	f(Sight{ID: a.mu.self, State: a.mu.state, Peers: a.mu.peers, Waiting: a.mu.waiting, Deaf: a.mu.deaf, Voters: a.mu.voters})
 }
 
 // MaxNote is the most bytes of a note.
@@ -151,7 +148,11 @@ func (a *Agent) missUnseen() {
 }
 
 // keep publishes the newest state, and says so where it matters to who looks.
-func (a *Agent) keep(s group.State, waiting string) {
+func (a *Agent) keep(s group.State) {
+	waiting, deaf := a.self.node.Waiting(), a.self.node.Deaf() || s.View == nil
+	if deaf && s.Halted {
+		waiting = "a majority of the voters does not answer; and " + waiting
+	}
 	voters := 0
 	if s.Votes {
 		if r, ok := a.self.node.Replica(); ok && len(r.Outgoing) == 0 {
@@ -160,9 +161,9 @@ func (a *Agent) keep(s group.State, waiting string) {
 	}
 	a.mu.Lock()
 	old := &a.mu.state
-	changed := a.mu.voters != voters || a.mu.fresh || a.mu.self != a.self.id || old.View != s.View || old.Open != s.Open || old.Over != s.Over ||
+	changed := a.mu.voters != voters || a.mu.deaf != deaf || a.mu.fresh || a.mu.self != a.self.id || old.View != s.View || old.Open != s.Open || old.Over != s.Over ||
 		old.Halted != s.Halted || a.mu.waiting != waiting || old.Refused != s.Refused
-	a.mu.state, a.mu.self, a.mu.waiting, a.mu.voters, a.mu.fresh = s, a.self.id, waiting, voters, false
+	a.mu.state, a.mu.self, a.mu.waiting, a.mu.deaf, a.mu.voters, a.mu.fresh = s, a.self.id, waiting, deaf, voters, false
 	a.mu.Unlock()
 	if changed && a.config.Listener.Changed != nil {
 		a.config.Listener.Changed()

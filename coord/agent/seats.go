@@ -24,8 +24,8 @@ func (a *Agent) Attach(s *agentapi.Seat, want agentapi.Attach) error {
 		switch {
 		case a.config.Witness:
 			return nd.Errorf(nd.ErrConfig, "this agent is a witness: it takes no ranks")
-		case a.refused != "":
-			return nd.Errorf(nd.ErrConfig, "the job does not take this node: %s", a.refused)
+		case a.refused != nil:
+			return a.refused
 		case a.config.Await:
 			return nd.Errorf(nd.ErrConfig, "local rank %d comes before the nodes have met", local)
 		case a.seats[local] != nil:
@@ -132,7 +132,7 @@ func (a *Agent) decided(e group.Event) {
 func (a *Agent) giveUp(parts []group.Waiting) {
 	for _, p := range parts {
 		if k := a.seats[p.Local]; k != nil && k.number == p.Seat {
-			k.Decided([]agentapi.Decided{{Epoch: p.Epoch, Span: agentapi.Span(p.Span), Reason: "not known: the agent was evicted"}})
+			k.Decided([]agentapi.Decided{{Epoch: p.Epoch, Span: agentapi.Span(p.Span), Unknown: true, Reason: "not known: the agent was evicted"}})
 		}
 	}
 }
@@ -182,20 +182,27 @@ func (a *Agent) vacate(k *seat, left bool) {
 
 // tell tells each rank what is new for it.
 func (a *Agent) tell(s group.State) {
+	waits := a.self.node.Waiting()
 	if s.View == nil {
-		return
+		s.View = &coord.View{}
 	}
 	index := s.View.Index(a.self.id)
+	if waits == "" && index < 0 {
+		waits = "this node is not in the view yet: it has asked to be admitted"
+	}
 	for _, local := range a.order {
 		state := agentapi.JobState{
 			View: s.View.Number, Rank: -1, World: s.View.World(), Cut: s.View.Cut, Horizon: s.Horizon, Done: s.Step,
-			Halted: s.Halted, Redo: s.Redos, Epoch: s.Epoch, Over: s.Over,
+			Halted: s.Halted, Redo: s.Redos, Epoch: s.Epoch, Over: s.Over, Waiting: waits,
 		}
 		if c := s.Closed; c != nil {
 			state.Closed = &agentapi.Closed{Epoch: c.Epoch, Count: c.Count, Digest: sampler.Digest{Lanes: c.Digest}.String()}
 		}
 		if index >= 0 && s.Open && slices.Contains(s.Ranks, local) {
 			state.Rank = s.View.Rank(a.self.id, local)
+		}
+		if state.Rank < 0 && state.Waiting == "" {
+			state.Waiting = fmt.Sprintf("local rank %d waits for a view that has it", local)
 		}
 		if state.Rank >= 0 {
 			if k := state.Rank - s.View.First(index); k < len(s.Lanes) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/metrics"
@@ -14,7 +15,8 @@ import (
 )
 
 // Serve opens an agent and serves the ranks of its node at a socket, until the context
-// ends; then the agent leaves the job. Ready is called once both are there.
+// ends; then the agent leaves the job. Ready is called once both are there. It ends with the
+// reason too where the agent has given up: see Config.Alone.
 func Serve(ctx context.Context, cfg Config, socket string, ready func(*Agent) error) (err error) {
 	a, err := Open(cfg)
 	if err != nil {
@@ -44,9 +46,20 @@ func Serve(ctx context.Context, cfg Config, socket string, ready func(*Agent) er
 	if err := ready(a); err != nil {
 		return err
 	}
-	<-ctx.Done()
-	return nil
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-a.failed:
+	}
+	select { // the ranks hear why first
+	case <-ctx.Done():
+	case <-time.After(lastWords):
+	}
+	return a.Ready()
 }
+
+// lastWords is how long an agent that has failed still answers its ranks.
+const lastWords = time.Second
 
 // removeStale removes the socket of an agent that was killed, at which nobody listens: one
 // that is started again in its place has the same path.
@@ -71,10 +84,8 @@ func (a *Agent) Ready() error {
 	switch {
 	case a.mu.closed:
 		return nd.Errorf(nd.ErrClosed, "agent: %w", errEnded)
-	case a.mu.refused != "":
-		return nd.Errorf(nd.ErrConfig, "the job does not take this node: %s", a.mu.refused)
 	}
-	return nil
+	return a.mu.refused
 }
 
 // table is the agent's metrics.

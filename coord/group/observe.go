@@ -123,7 +123,6 @@ func (n *Node) State() State {
 
 // Waiting is why nothing new can be decided now; empty: it can, as far as is known.
 func (n *Node) Waiting() string {
-	patience := deafAfter * n.cfg.Beat
 	switch {
 	case n.ending != "":
 		return ""
@@ -133,10 +132,18 @@ func (n *Node) Waiting() string {
 		return fmt.Sprintf("%d ranks are there, and more are expected", n.view.World())
 	case n.known.Halted:
 		return "a rank was lost: the trainer must say from which step to go on"
-	case n.voter != nil && n.voter.leads && !n.supported(), !n.informed() && n.now-n.following.heard >= patience:
+	case n.Deaf():
 		return fmt.Sprintf("a majority of the %d voters does not answer: nothing new is decided without it", len(n.view.Voters))
 	}
 	return ""
+}
+
+// Deaf reports that this agent hears of no majority of the voters.
+func (n *Node) Deaf() bool {
+	if n.ending != "" || n.view == nil {
+		return false
+	}
+	return n.voter != nil && n.voter.leads && !n.supported() || !n.informed() && n.now-n.following.heard >= deafAfter*n.cfg.Beat
 }
 
 // serves are the ranks of State.

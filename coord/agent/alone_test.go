@@ -1,0 +1,86 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headrace/headrace/agentapi"
+	"github.com/headrace/headrace/coord/fence"
+	"github.com/headrace/headrace/nd"
+)
+
+// vanish ends what an agent has to say, without a word, as the loss of its host does.
+func (h *host) vanish() { h.links.close() }
+
+// An agent that is left without a majority says why nothing comes, to its ranks and in its
+// events, and gives up after a while: the ranks end with the reason, and so does Serve.
+func TestAgentWithoutAMajority(t *testing.T) {
+	ctx := patient(t)
+	want := agentapi.Attach{Plan: "p", Mode: "async", N: 1 << 20, Steps: 1, Ahead: 16}
+	others := []*host{startHost(t, "a", func(c *Config) { c.Form, c.Expect = true, 3 })}
+	others = append(others, startHost(t, "b", func(c *Config) { c.Contacts = []string{others[0].Address()} }))
+	socket := filepath.Join(t.TempDir(), "s")
+	served := make(chan error, 1)
+	lines := make(chan string, 1000)
+	go func() {
+		cfg := Config{Job: "job", Name: "c", Profile: "fast", Key: []byte("0123456789abcdef"), Contacts: []string{others[0].Address()}, Alone: 3 * time.Second}
+		cfg.Listener.Event = func(e Event) { lines <- e.Kind + ": " + e.Text }
+		served <- Serve(ctx, cfg, socket, func(a *Agent) error { lines <- "ready"; return nil })
+	}()
+	<-lines
+	mine, sockets := make(chan *fence.Fence, 1), []string{socket, others[0].socket, others[1].socket}
+	for i, socket := range sockets {
+		go func() {
+			client, err := agentapi.Dial(ctx, socket, agentapi.Hello{RunID: "job", World: 1, Round: -1})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			t.Cleanup(func() { _ = client.Close() })
+			f, err := fence.Attach(ctx, client, want, 0)
+			if err != nil {
+				t.Error(err)
+			}
+			if i == 0 {
+				mine <- f
+			}
+		}()
+	}
+	f := <-mine
+	for _, h := range others {
+		h.vanish()
+	}
+	_, x, err := f.Take(ctx, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Finish(0, x, digestOf(x)); err != nil { // which nobody can decide
+		t.Fatal(err)
+	}
+	for !strings.Contains(f.Waiting(), "majority") {
+		time.Sleep(time.Millisecond)
+	}
+	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancel()
+	if _, _, err := f.Take(short, 16); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "a majority of the 3 voters does not answer") {
+		t.Errorf("a wait: %v", err)
+	}
+	if _, _, err := f.Take(ctx, 16); !errors.Is(err, nd.ErrClosed) || !strings.Contains(err.Error(), "for 3s a majority of the 3 voters does not answer") {
+		t.Errorf("at the end: %v", err)
+	}
+	if err := <-served; !errors.Is(err, nd.ErrIO) || !strings.Contains(err.Error(), "majority") {
+		t.Errorf("served: %v", err)
+	}
+	close(lines)
+	said := map[string]bool{}
+	for line := range lines {
+		said[strings.SplitN(line, ":", 2)[0]] = true
+	}
+	if !said["waiting"] || !said["gives up"] {
+		t.Errorf("events: %v", said)
+	}
+}
