@@ -23,7 +23,9 @@ EVALUATE = Path(__file__).resolve().parents[2] / "examples" / "elastic" / "evalu
 def job(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """Two processes that evaluate 256 crops, by a launcher that starts one of them again."""
     rng = np.random.default_rng(5)
-    data = write_array(tmp_path / "image.zarr", rng.integers(0, 255, (32, 128, 128), dtype=np.uint8), (8, 32, 32), compress=True)
+    data = write_array(
+        tmp_path / "image.zarr", rng.integers(0, 255, (32, 128, 128), dtype=np.uint8), (8, 32, 32), compress=True
+    )
     command = [sys.executable, "-P", "-m", "headrace", "launch", "--live", "--max-restarts", "1", "--nproc-per-node", "2"]
     command += [str(EVALUATE), "--data", str(data), "--out", str(tmp_path / "out")]
     env = os.environ | {"PYTHON_EXEC": sys.executable}
