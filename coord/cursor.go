@@ -46,6 +46,8 @@ func (c *Cursor) Update(epoch int64, lane []nd.Span) (void []nd.Span) {
 			void = append(void, t.span)
 		}
 		c.epoch, c.taken = epoch, nil
+	} else if slices.Equal(c.lane, lane) {
+		return nil // of what is taken, all that is void has been told
 	}
 	c.lane = slices.Clone(lane)
 	c.taken = slices.DeleteFunc(c.taken, func(t taken) bool {

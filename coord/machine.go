@@ -359,6 +359,8 @@ func (m *Machine) redo(r *Redo) []Effect {
 		return ignore("a redo in an async job")
 	case (r.View != m.view.Number || r.Redos != m.redos) && !m.faults.has(OldRedo):
 		return ignore("a redo of view %d after %d others, in view %d after %d", r.View, r.Redos, m.view.Number, m.redos)
+	case !m.open:
+		return ignore("a redo while %d of %d ranks are there", m.view.World(), m.job.Expect)
 	case r.Step > m.horizon:
 		return ignore("a redo of step %d, which nobody can have reached: the lease ends at %d", r.Step, m.horizon)
 	}

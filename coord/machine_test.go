@@ -683,3 +683,19 @@ func TestLockstepLosesAllRanks(t *testing.T) {
 		t.Errorf("again: %+v", s)
 	}
 }
+
+// A redo while ranks that are expected are missing is none: it would lease steps to those that
+// are there.
+func TestRedoBeforeAllAreThere(t *testing.T) {
+	a, b := Member{ID: named(1), Ranks: []int{0}}, Member{ID: named(2)}
+	l := form(t, Job{Name: "j", N: 100, Steps: 10, Voters: 1, Lease: 8, Expect: 2}, a, b)
+	wants[*Ignored](t, l.last(&Redo{Step: 0}))
+	if l.Horizon() != 0 || l.Open() || l.Redos() != 0 {
+		t.Errorf("horizon %d, open %v, redos %d", l.Horizon(), l.Open(), l.Redos())
+	}
+	l.apply(&Change{Ranks: []Ranks{{ID: b.ID, Ranks: []int{0}}}})
+	if l.Horizon() != 8 || !l.Open() {
+		t.Errorf("all are there: horizon %d, open %v", l.Horizon(), l.Open())
+	}
+	wants[*Extended](t, l.last(&Redo{View: 1, Step: 3}))
+}

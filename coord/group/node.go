@@ -176,8 +176,11 @@ func (n *Node) put(to coord.Source, b coord.Body, steady bool) {
 		return
 	}
 	m := coord.Message{From: n.source(), To: to.ID, Stamp: n.known.Known, Body: b}
-	n.out = append(n.out, Send{to, coord.AppendMessage(nil, &m), steady})
+	n.out = append(n.out, Send{to, coord.AppendMessage(make([]byte, 0, usualMessage), &m), steady})
 }
+
+// usualMessage is the room for one of most messages, in bytes.
+const usualMessage = 192
 
 func (n *Node) source() coord.Source {
 	return coord.Source{ID: n.cfg.Self.ID, Address: n.cfg.Self.Address}

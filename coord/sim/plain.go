@@ -245,6 +245,9 @@ func (m *plain) extend(e *coord.Extend, bad func(string, string, ...any)) {
 }
 
 func (m *plain) redo(e *coord.Redo, bad func(string, string, ...any)) {
+	if !m.open {
+		bad("I7", "a redo is taken while ranks that are expected are missing")
+	}
 	if e.View != m.view || e.Redos != m.turn {
 		bad("I8", "a redo of view %d, turn %d is taken in view %d, turn %d", e.View, e.Redos, m.view, m.turn)
 	}

@@ -124,6 +124,7 @@ var badSources = []fires{
 	{"cgo", "codec/a.go", `package codec; import "C"`, "C belongs in"},
 	{"pure", "zarr/a.go", `package zarr; import _ "os"`, "may not import os"},
 	{"pure", "sampler/a.go", `package sampler; func f() { go f() }`, "may not start a goroutine"},
+	{"pure", "sampler/a.go", `package sampler; import "sync"; func f() { var w sync.WaitGroup; w.Go(f) }`, "may not start a goroutine"},
 	{"pure", "coord/group/a.go", `package group; import "time"; var _ = time.Now`, "may not look at a clock"},
 	{"pure", "zarr/a.go", `package zarr; import "time"; var _ time.Duration`, "may not import time"},
 	{"inits", "store/a.go", `package store; func init() {}`, "init runs in every program"},

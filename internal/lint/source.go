@@ -9,12 +9,17 @@ import (
 	"strings"
 )
 
-// goStatements lists the go statements of a file.
+// goStatements lists where a file starts a goroutine: go statements, and calls of a Go.
 func goStatements(f *File) []ast.Node {
 	var found []ast.Node
 	ast.Inspect(f.Syntax, func(n ast.Node) bool {
-		if g, ok := n.(*ast.GoStmt); ok {
-			found = append(found, g)
+		switch x := n.(type) {
+		case *ast.GoStmt:
+			found = append(found, x)
+		case *ast.CallExpr: // sync.WaitGroup's Go, and errgroup's
+			if sel, ok := x.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "Go" {
+				found = append(found, x)
+			}
 		}
 		return true
 	})

@@ -275,6 +275,41 @@ def test_what_cannot_be(crops: hr.Crops, monkeypatch: pytest.MonkeyPatch, nodes:
         hr.Loader(crops, batch_size=2, mode="async", replicas=2)
 
 
+def test_what_is_committed_counts(nodes: Nodes, crops: hr.Crops, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After commit(wait=True) the coordinator has it; what waits for a batch before it is named."""
+    for name, value in nodes(1)[0].items():
+        monkeypatch.setenv(name, value)
+    with hr.Loader(crops, batch_size=50, mode="async", commit="manual") as loader:
+        first, second = next(loader), next(loader)
+        with pytest.raises(hr.JobWaiting, match=r"positions 50 to 99|positions 50 to 100"):
+            loader.commit(second, wait=True, timeout=0.2)
+        assert loader.report()["count"] == 0
+        assert loader.commit(first, wait=True)
+        assert loader.report()["count"] == 100
+        assert loader.view is not None and loader.view.waiting == "" and loader.stats()["waiting"] == ""
+        del first, second
+        for batch in loader:
+            assert loader.commit(batch)
+            if batch.step == 7:
+                break
+        loader.commit(wait=True)
+        assert loader.report()["count"] == 400
+
+
+def test_a_job_that_waits_says_why(
+    nodes: Nodes, crops: hr.Crops, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ranks that are expected do not come: the reason is logged, and is that of the caller's timeout."""
+    for name, value in nodes(2)[0].items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys.modules["headrace._loader"], "_TELL_S", 0.5)
+    with hr.Loader(crops, batch_size=50, mode="async", job_timeout=3.0) as loader:
+        for _ in range(2):  # nothing is lost: it can be asked again
+            with pytest.raises(hr.JobWaiting, match="1 ranks are there, and more are expected"):
+                next(loader)
+    assert "waits for its job: 1 ranks are there" in caplog.text
+
+
 def test_an_engine_beside_the_trainer_joins_for_it(
     nodes: Nodes, crops: hr.Crops, monkeypatch: pytest.MonkeyPatch, shared_engine: Path
 ) -> None:
