@@ -193,6 +193,7 @@ soak: race build/gpu/writers.corpus ## long fuzzing, a larger differential suite
 	$(GO) test -race -tags uring -ldflags=$(LINKNAME) ./store ./pipeline -run 'Access|Direct|Block|Ring|Close|Reader|BatchesEqual'
 	SIM_SEEDS=20000 $(GO) test ./coord/sim -run TestSeeds -timeout 3h
 	CYCLES=2000 TEE_BYTES=1000000000 $(GO) test ./launcher -run 'TestNothingIsLeft|TestTeeLosesNothing'
+	LIVE_ALL=1 $(GO) test -race ./launcher -run TestLive -count 5 -timeout 30m
 	GO="$(GO)" tools/fuzz.sh 2m
 	$(MAKE) fuzz-decoders
 	$(MAKE) test-oracle ORACLE_ROUNDS=20

@@ -31,7 +31,7 @@ func (k *sockets) agentPath() string {
 
 // open makes the folder and the agent's socket. A path of TMPDIR that is too long for
 // a socket is avoided.
-func (k *sockets) open(runID string, relay func(to int, kind string, doc []byte) error) error {
+func (k *sockets) open(runID string, relay func(to int, kind string, doc []byte) error, coordinator agentapi.Coordinator) error {
 	const longest = 80 // of 107, with room for names
 	base := os.TempDir()
 	if len(base) > longest {
@@ -47,7 +47,7 @@ func (k *sockets) open(runID string, relay func(to int, kind string, doc []byte)
 	if err != nil {
 		return err
 	}
-	k.server = agentapi.Serve(listener, agentapi.Options{RunID: runID, Relay: relay})
+	k.server = agentapi.Serve(listener, agentapi.Options{RunID: runID, Relay: relay, Coordinator: coordinator})
 	return nil
 }
 
@@ -86,10 +86,15 @@ func (k *sockets) close() error {
 	return os.RemoveAll(k.dir)
 }
 
-// begin tells the server of a new round, before its workers are there.
-func (k *sockets) begin(r rendezvous.Round) {
+// begin tells the server of a new round, before its workers are there. In a live job the
+// ranks come and go, and the agent compares what they mean.
+func (k *sockets) begin(r rendezvous.Round, live bool) {
 	if k.server != nil {
-		k.server.Begin(agentapi.Round{Number: r.Number, World: r.World(), Node: r.Rank})
+		world := r.World()
+		if live {
+			world = 0
+		}
+		k.server.Begin(agentapi.Round{Number: r.Number, World: world, Node: r.Rank})
 	}
 }
 
@@ -106,6 +111,13 @@ func (sh *shell) relay(ctx context.Context) func(int, string, []byte) error {
 
 // relayed takes a document of another node.
 func (sh *shell) relayed(d rendezvous.Document) {
+	if d.Kind == rendezvous.LostDocument {
+		sh.box.put(event{kind: called, call: func() { sh.live.keeper.misses(string(d.Doc)) }})
+		return
+	}
+	if sh.sockets.server == nil {
+		return
+	}
 	if _, err := sh.sockets.server.Receive(d.Round, d.From, d.Kind, d.Doc); err != nil {
 		sh.warn(err.Error())
 	}

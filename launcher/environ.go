@@ -15,6 +15,7 @@ type place struct {
 	errorFile string
 	engine    string // socket of its companion, "" for none
 	agent     string // socket of this launcher, "" for none
+	view      string // number of the newest view of a live job, "" for none
 }
 
 // rank is the worker's rank in the job.
@@ -83,6 +84,9 @@ func (s *Spec) environment(p place) []string {
 	}
 	if p.agent != "" {
 		e.set("HEADRACE_AGENT", p.agent)
+	}
+	if p.view != "" {
+		e.set("HEADRACE_VIEW", p.view)
 	}
 	return e.list
 }

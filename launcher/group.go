@@ -21,17 +21,24 @@ const (
 	rendezvousPort = 29400 // torchrun's default for c10d
 )
 
+// liveClose is how long the end of a live job's rendezvous is told: nobody needs it.
+const liveClose = 2 * time.Second
+
 // alone reports whether the job is this node's alone and needs no network.
-func (s *Spec) alone() bool { return s.MaxNodes == 1 || s.Standalone }
+func (s *Spec) alone() bool { return s.MaxNodes == 1 || s.Standalone || len(s.LiveContacts) > 0 }
 
 // enter finds the job's group. It blocks until the node is known to the job.
-func (s *Spec) enter(ctx context.Context, host string, notice func(string)) (rendezvous.Group, error) {
+func (s *Spec) enter(ctx context.Context, host string, agent int, notice func(string)) (rendezvous.Group, error) {
 	c := rendezvous.Config{
 		RunID: s.RunID, MaxRestarts: s.MaxRestarts, Node: s.node(host), NodeRank: s.NodeRank,
-		Static: s.Backend == "static", Min: s.MinNodes, Max: s.MaxNodes, ExitTimeout: s.ExitTimeout, Notice: notice,
+		Static: s.Backend == "static", Min: s.MinNodes, Max: s.MaxNodes, ExitTimeout: s.ExitTimeout, Notice: notice, Live: s.Live,
 	}
+	c.Node.Agent = agent
 	if s.ExitTimeout == 0 {
 		c.ExitTimeout = endless
+	}
+	if s.Live {
+		c.CloseTimeout = liveClose
 	}
 	if s.alone() {
 		c.Endpoint = s.ownEndpoint()

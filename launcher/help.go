@@ -37,8 +37,8 @@ Flags:
 	b.WriteString(`
 The default of a flag can be set by PET_<FLAG>, PET_NPROC_PER_NODE=2 for example.
 Exit code: the first failed worker's own; 128+N for signal N; 2 for wrong flags; 127
-or 126 for a script that is missing or cannot be run; 1 for the launcher's own
-troubles.
+or 126 for a script that is missing or cannot be run; 75 for a live job without a
+majority; 1 for the launcher's own troubles.
 `)
 	return b.String()
 }

@@ -63,11 +63,13 @@ func (sh *shell) hear(g rendezvous.Group) {
 		for {
 			select {
 			case e := <-g.Events():
-				sh.box.put(event{kind: groupSpoke, group: e})
-			case d := <-g.Relayed():
-				if sh.sockets.server != nil {
-					sh.relayed(d)
+				if sh.live != nil {
+					sh.box.put(event{kind: called, call: func() { sh.heardLive(g, e) }})
+				} else {
+					sh.box.put(event{kind: groupSpoke, group: e})
 				}
+			case d := <-g.Relayed():
+				sh.relayed(d)
 			case <-sh.stop:
 				return
 			}

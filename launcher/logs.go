@@ -81,6 +81,18 @@ func (l logTree) attempt(restarts, workers int) (attemptDir, error) {
 	return attemptDir(dir), nil
 }
 
+// attemptOf makes the folder of one local rank's attempt: in a live job each counts its own.
+func (l logTree) attemptOf(restarts, local int) (attemptDir, error) {
+	if l.dir == "" {
+		return "", nil
+	}
+	dir := filepath.Join(l.dir, "attempt_"+strconv.Itoa(restarts))
+	if err := os.MkdirAll(filepath.Join(dir, strconv.Itoa(local)), 0o755); err != nil {
+		return "", nd.Errorf(nd.ErrIO, "log folder: %w", err)
+	}
+	return attemptDir(dir), nil
+}
+
 // remove deletes a temporary tree, unless files that the user may want are in it.
 func (l logTree) remove(keep bool) error {
 	if l.temporary == "" || keep {
@@ -102,9 +114,10 @@ func (d attemptDir) file(local int, name string) string {
 // errorFile is where a worker may leave the reason of its failure.
 func (d attemptDir) errorFile(local int) string { return d.file(local, "error.json") }
 
-// create truncates or makes a file of the tree.
+// create makes a file of the tree, whose folder is new. In a live job ranks share the
+// filtered logs of an attempt that each of them has at its own time.
 func create(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o644)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, nd.Errorf(nd.ErrIO, "log file: %w", err)
 	}

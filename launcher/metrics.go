@@ -60,6 +60,9 @@ func (sh *shell) serveMetrics() (func() error, error) {
 			if n := int(sh.counters.running.Load()); n < s.Workers {
 				return fmt.Errorf("%d of %d workers run", n, s.Workers)
 			}
+			if sh.live != nil {
+				return sh.live.ready()
+			}
 			return nil
 		},
 	})

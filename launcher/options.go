@@ -50,6 +50,11 @@ func jobOptions() []option {
 		{name: "monitor-interval", value: "S", env: "pet", help: "accepted; a death is seen at once", set: setInterval},
 		{name: "shutdown-timeout", value: "S", env: "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", help: "from the stop signal to SIGKILL (default 30)", set: seconds(func(s *Spec) *time.Duration { return &s.ShutdownTimeout })},
 		{name: "signals-to-handle", value: "LIST", env: "pet", help: "these stop the job (default SIGTERM,SIGINT,SIGHUP,SIGQUIT)", set: setSignals},
+		{name: "live", ours: true, help: "survivors go on: a failed worker is started again alone, a lost node is left behind", set: toggle(func(s *Spec) *bool { return &s.Live })},
+		{name: "live-contact", value: "HOST:PORT,…", ours: true, help: "join a live job by these agents of it, without its rendezvous", set: words(func(s *Spec) *[]string { return &s.LiveContacts })},
+		{name: "live-port", value: "PORT", ours: true, help: "of this node's agent, TCP and UDP (default a free one)", set: whole(func(s *Spec) *int { return &s.LivePort }, 0)},
+		{name: "live-timeout", value: "S", ours: true, help: "without a majority of the agents, until the job stops with code 75 (default 120)", set: seconds(func(s *Spec) *time.Duration { return &s.LiveTimeout })},
+		{name: "live-profile", value: "NAME", ours: true, help: "default: a lost node is out after about 11 s; fast: about 3 s", set: text(func(s *Spec) *string { return &s.LiveProfile })},
 		{name: "exit-timeout", value: "S", ours: true, help: "how long to wait for other nodes after success; 0 is without end (default 300)", set: seconds(func(s *Spec) *time.Duration { return &s.ExitTimeout })},
 	}
 }

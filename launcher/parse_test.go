@@ -55,6 +55,7 @@ func TestFlags(t *testing.T) {
 			"master-addr": "h", "master-port": "7", "local-addr": "h", "max-restarts": "2", "monitor-interval": "2", "shutdown-timeout": "1.5", "signals-to-handle": "SIGUSR1",
 			"exit-timeout": "4", "start-method": "fork", "event-log-handler": "x", "role": "x", "numa-binding": "node", "metrics-port": "0", "log-dir": "x",
 			"redirects": "3", "tee": "0:1", "local-ranks-filter": "0", "duplicate-stdout-filters": "a,b", "duplicate-stderr-filters": "a", "log-line-prefix-template": "x",
+			"live-contact": "localhost:1", "live-port": "7", "live-timeout": "3", "live-profile": "fast",
 		}[o.name]
 		if (value == "") != (o.value == "") {
 			t.Fatalf("the test has no value for --%s", o.name)
@@ -69,8 +70,13 @@ func TestFlags(t *testing.T) {
 		} else if o.short != 0 {
 			ways = append(ways, []string{"-" + string(o.short)})
 		}
+		for i := range ways {
+			if strings.HasPrefix(o.name, "live-") {
+				ways[i] = append(ways[i], "--live")
+			}
+		}
 		want := describeSpec(parsed(t, nil, append(ways[0], "s")...))
-		if want == describeSpec(parsed(t, nil, "s")) && o.name != "nnodes" && o.name != "node-rank" {
+		if (want == describeSpec(parsed(t, nil, "s")) || want == describeSpec(parsed(t, nil, "--live", "s")) && o.name != "live") && o.name != "nnodes" && o.name != "node-rank" {
 			t.Errorf("--%s changes nothing", o.name)
 		}
 		for _, way := range ways[1:] {

@@ -115,6 +115,11 @@ func act(what, arg string, caught chan os.Signal) {
 		meetAtStore(rank)
 	case "plan": // plan=SEED: compare plans with the other ranks
 		checkPlan(arg)
+	case "live": // live=GATE: takes part in a live job, as the gate lets it
+		if err := liveMain(arg); err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, "worker:", err)
+			os.Exit(9)
+		}
 	case "touch":
 		_ = os.WriteFile(arg, nil, 0o644)
 	case "catch": // catch=N,N: these are told, and do not kill
@@ -222,6 +227,8 @@ type job struct {
 	stderr bytes.Buffer
 	mu     sync.Mutex
 	ended  chan struct{}
+
+	written sync.Cond // stderr has more
 }
 
 // start runs the launcher with these arguments and extra variables.
@@ -241,7 +248,8 @@ func startProgram(t *testing.T, env []string, program string, args ...string) *j
 		t.Fatal(err)
 	}
 	j.out, j.pipe = bufio.NewReader(pipe), pipe
-	j.cmd.Stderr = &lockedWriter{&j.mu, &j.stderr}
+	j.written.L = &j.mu
+	j.cmd.Stderr = &lockedWriter{&j.written, &j.stderr}
 	if err := j.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -258,13 +266,14 @@ func startProgram(t *testing.T, env []string, program string, args ...string) *j
 }
 
 type lockedWriter struct {
-	mu *sync.Mutex
-	w  io.Writer
+	*sync.Cond
+	w io.Writer
 }
 
 func (l *lockedWriter) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.L.Lock()
+	defer l.L.Unlock()
+	l.Broadcast()
 	return l.w.Write(b)
 }
 

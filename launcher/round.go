@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -63,8 +64,8 @@ func (sh *shell) spawn(r rendezvous.Round, err error) {
 					continue
 				}
 				f = unstarted(place{round: r, local: local}, sh.host, unrunnable(err))
-			} else if local == 0 {
-				f = unstarted(place{round: r}, sh.host, err)
+			} else if local == 0 || sh.live != nil {
+				f = unstarted(place{round: r, local: local}, sh.host, err)
 			}
 			sh.box.put(event{kind: workerEnded, local: local, failure: f})
 		}
@@ -74,24 +75,24 @@ func (sh *shell) spawn(r rendezvous.Round, err error) {
 
 // prepare makes the log folders, streams and environments of a round's workers.
 func (sh *shell) prepare(r rendezvous.Round) ([]program, error) {
-	sh.sockets.begin(r)
+	sh.sockets.begin(r, sh.live != nil)
 	sh.counters.rounds.Add(1)
 	if before := sh.counters.restarts.Swap(int64(r.Restarts)); int64(r.Restarts) > before {
 		sh.warn(fmt.Sprintf("restart %d of %d: the workers are started again", r.Restarts, sh.spec.MaxRestarts))
 	}
 	sh.counters.nodes.Store(int64(len(r.Nodes)))
-	sh.cgroup = newCgroup("/proc/self/mounts", "/proc/self/cgroup")
+	sh.cgroups = make([]cgroup, 1)
+	if sh.live != nil {
+		sh.cgroups = make([]cgroup, sh.spec.Workers)
+	}
+	for i := range sh.cgroups {
+		sh.cgroups[i] = makeCgroup()
+	}
 	dir, err := sh.logs.attempt(r.Restarts, sh.spec.Workers)
 	if err != nil {
 		return nil, err
 	}
-	at := func(local int) place {
-		p := place{round: r, local: local, errorFile: dir.errorFile(local), agent: sh.sockets.agentPath()}
-		if sh.engines != nil {
-			p.engine = sh.engines[local].socket
-		}
-		return p
-	}
+	at := func(local int) place { return sh.placeOf(r, dir, local) }
 	out, err := newOutputs(sh.spec, dir, sh.console, func(local int) string { return sh.spec.prefixOf(at(local), sh.host) })
 	sh.out = out
 	programs := make([]program, sh.spec.Workers)
@@ -99,16 +100,36 @@ func (sh *shell) prepare(r rendezvous.Round) ([]program, error) {
 		if err != nil {
 			return nil, err
 		}
-		p := &programs[local]
-		*p = program{path: sh.command.path, argv: sh.command.of(local), env: sh.spec.environment(at(local)), cgroup: sh.cgroup.fd()}
-		p.in = os.Stdin.Fd()
-		p.out, p.err, err = out.descriptors(local)
-		if sh.bindings != nil {
-			p.bound(sh.bindings[local])
-		}
-		p.ended = sh.deathOf(at(local))
+		programs[local], err = sh.program(at(local), out)
+		programs[local].cgroup = sh.cgroups[local%len(sh.cgroups)].fd()
 	}
 	return programs, err
+}
+
+func makeCgroup() cgroup { return newCgroup("/proc/self/mounts", "/proc/self/cgroup") }
+
+// placeOf is a worker's place in a round.
+func (sh *shell) placeOf(r rendezvous.Round, dir attemptDir, local int) place {
+	p := place{round: r, local: local, errorFile: dir.errorFile(local), agent: sh.sockets.agentPath()}
+	if sh.engines != nil {
+		p.engine = sh.engines[local].socket
+	}
+	if sh.live != nil {
+		p.view = strconv.FormatUint(sh.viewNow(), 10)
+	}
+	return p
+}
+
+// program is a worker as it is to be started.
+func (sh *shell) program(at place, out *outputs) (p program, err error) {
+	p = program{path: sh.command.path, argv: sh.command.of(at.local), env: sh.spec.environment(at), cgroup: -1}
+	p.in = os.Stdin.Fd()
+	p.out, p.err, err = out.descriptors(at.local)
+	if sh.bindings != nil {
+		p.bound(sh.bindings[at.local])
+	}
+	p.ended = sh.deathOf(at)
+	return p, err
 }
 
 // deathOf is called on the spawner's thread.
@@ -119,6 +140,10 @@ func (sh *shell) deathOf(p place) func(syscall.WaitStatus) {
 		sh.counters.running.Add(-1)
 		if f != nil {
 			sh.counters.failed.Add(1)
+		}
+		if sh.live != nil {
+			sh.live.agent.Ended(p.local)
+			sh.killLeft(p.local, pid)
 		}
 		sh.box.put(event{kind: workerEnded, local: p.local, failure: f})
 	}
@@ -163,7 +188,9 @@ func (sh *shell) signalWorkers(n syscall.Signal, groups bool) {
 
 // killWorkers kills all that is left of the round; on the spawner's thread.
 func (sh *shell) killWorkers() {
-	sh.cgroup.kill()
+	for _, c := range sh.cgroups {
+		c.kill()
+	}
 	sh.signalWorkers(syscall.SIGKILL, true)
 }
 
@@ -177,12 +204,14 @@ const consoleBound = 5 * time.Second
 // sweep kills what the workers left behind, reads their output to its end, and lets
 // go of them.
 func (sh *shell) sweep() {
-	out := sh.out
+	outs := append([]*outputs{sh.out}, sh.more...)
 	sh.spawner.later(func() {
 		stuck := sh.clear()
 		sh.talks.Go(func() {
-			if err := out.drain(sh.hurry, consoleBound); err != nil {
-				sh.warn(err.Error())
+			for _, out := range outs {
+				if err := out.drain(sh.hurry, consoleBound); err != nil {
+					sh.warn(err.Error())
+				}
 			}
 			sh.box.put(event{kind: swept, stuck: stuck})
 		})
@@ -215,14 +244,18 @@ func (sh *shell) clear() (stuck []int) {
 	if sh.spec.Adopt {
 		stuck = append(stuck, endAll(spared, sweepBound, sh.spawner.reapAdopted)...)
 	}
-	if len(stuck) == 0 {
-		sh.cgroup.wait(sweepBound)
+	for _, c := range sh.cgroups {
+		if len(stuck) == 0 {
+			c.wait(sweepBound)
+		}
 	}
 	for _, w := range sh.workers {
 		if w != nil {
 			sh.spawner.release(w)
 		}
 	}
-	sh.cgroup.close()
+	for _, c := range sh.cgroups {
+		c.close()
+	}
 	return stuck
 }

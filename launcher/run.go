@@ -79,7 +79,9 @@ type shell struct {
 	sup      *supervisor
 	box      *mailbox
 	spawner  *spawner
-	cgroup   cgroup // of the round
+	cgroups  []cgroup // of the round: one for all workers, or in a live job one for each
+	live     *members // nil without --live
+	talk     context.Context
 	logs     logTree
 	console  [2]*lines
 	sockets  sockets
@@ -88,6 +90,7 @@ type shell struct {
 	null     *os.File // /dev/null, standard input of engines
 
 	out     *outputs
+	more    []*outputs        // of workers of a live job that were started again
 	pending *rendezvous.Round // waits for the engines
 	workers []*process        // of the spawner's thread, by local rank; nil entries did not start
 	engines []*engine         // set before the thread sees them
@@ -147,8 +150,15 @@ func (sh *shell) open(ctx context.Context) (closers []func() error, err error) {
 	if sh.spawner, err = newSpawner(); err != nil {
 		return closers, err
 	}
+	if s.Live {
+		left, err := sh.openAgent()
+		if err != nil {
+			return append(closers, sh.spawner.close), err
+		}
+		closers = append(closers, left)
+	}
 	closers = append(closers, sh.spawner.close, sh.sockets.close)
-	if err := sh.sockets.open(s.RunID, sh.relay(ctx)); err != nil {
+	if err := sh.sockets.open(s.RunID, sh.relay(ctx), sh.coordinator()); err != nil {
 		sh.warn("ranks cannot compare their plans through the launcher: " + err.Error())
 	}
 	if sh.engines, err = sh.companions(); err != nil {
@@ -212,6 +222,7 @@ func (sh *shell) entered() rendezvous.Group {
 // supervise runs the state machine until its verdict.
 func (sh *shell) supervise(ctx context.Context, signals chan os.Signal) verdict {
 	talk, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	sh.talk = talk
 	sh.feed(ctx, signals)
 	sh.sup = newSupervisor(sh.spec, cmp.Or(sh.spec.killBound, killBound))
 	v, done := sh.carry(talk, sh.sup.start())
@@ -239,7 +250,7 @@ func (sh *shell) supervise(ctx context.Context, signals chan os.Signal) verdict 
 	close(sh.stop)
 	sh.talks.Wait()
 	if late := sh.entered(); late != nil && group == nil {
-		if n := sh.sup.signal; n != 0 {
+		if n := sh.sup.signal; n != 0 && (sh.live == nil || stopsAll(int(n))) {
 			sh.report(ctx, late, rendezvous.Outcome{Kind: rendezvous.Signalled, Signal: int(n)})
 		}
 		_ = late.Close()
@@ -254,7 +265,16 @@ func (sh *shell) carry(ctx context.Context, effects []effect) (v verdict, done b
 		case join:
 			sh.talks.Go(func() { sh.box.put(sh.next(ctx)) })
 		case spawn:
+			if sh.live != nil {
+				sh.watch(e.round)
+			}
 			sh.warmUp(e.round)
+		case again:
+			sh.startLater(e)
+		case respawn:
+			sh.respawn(e.local, e.restarts)
+		case lost:
+			sh.loseWorker(e.failure)
 		case tell:
 			sh.callOff()
 			sh.spawner.later(func() { sh.signalWorkers(e.signal, true) })
@@ -270,7 +290,9 @@ func (sh *shell) carry(ctx context.Context, effects []effect) (v verdict, done b
 			if e.outcome.Kind == rendezvous.Signalled {
 				close(sh.hurry) // the supervisor reports one
 			}
-			if g := sh.entered(); g != nil {
+			if sh.live != nil {
+				sh.reportLive(e.outcome)
+			} else if g := sh.entered(); g != nil {
 				sh.report(ctx, g, e.outcome)
 			}
 		case finish:
@@ -291,7 +313,11 @@ func (sh *shell) next(ctx context.Context) event {
 	g := sh.entered()
 	if g == nil {
 		var err error
-		if g, err = sh.spec.enter(ctx, sh.host, sh.warn); err != nil {
+		port := 0
+		if sh.live != nil {
+			port = sh.live.agent.Port()
+		}
+		if g, err = sh.spec.enter(ctx, sh.host, port, sh.warn); err != nil {
 			return event{kind: joinFailed, verdict: refusedBy(err)}
 		}
 		sh.mu.Lock()
@@ -300,6 +326,10 @@ func (sh *shell) next(ctx context.Context) event {
 		sh.hear(g)
 	}
 	r, err := g.Next(ctx)
+	if err == nil && sh.live != nil {
+		r.Late = r.Late || len(sh.spec.LiveContacts) > 0
+		err = sh.meet(r)
+	}
 	if err == nil {
 		return event{kind: roundAgreed, round: r}
 	}

@@ -76,6 +76,14 @@ type Spec struct {
 	AnyPort    bool   // port 0 was asked for: a free one, never 29500
 	LocalAddr  string // the address that this node tells the others, "" = found out
 
+	// Live has the survivors of a failure go on: an agent in the launcher keeps the job's
+	// views, and MaxRestarts counts this node's workers alone.
+	Live         bool
+	LiveContacts []string      // host:port of agents of a job that runs: no rendezvous
+	LivePort     int           // of this node's agent; 0: a free one
+	LiveTimeout  time.Duration // without a majority, until the job stops here
+	LiveProfile  string        // default or fast; see agent.Config
+
 	MaxRestarts     int // of the whole job
 	ShutdownTimeout time.Duration
 	ExitTimeout     time.Duration // how long to wait for the other nodes after success; 0: without end
@@ -126,7 +134,7 @@ func Default() Spec {
 	return Spec{
 		MinNodes: 1, MaxNodes: 1, Workers: 1,
 		Backend: "static", RunID: "none", NodeRank: -1, MasterAddr: "127.0.0.1",
-		ShutdownTimeout: 30 * time.Second, ExitTimeout: 300 * time.Second, MonitorInterval: 0.1, StartMethod: "spawn", EventLog: "null",
+		ShutdownTimeout: 30 * time.Second, ExitTimeout: 300 * time.Second, LiveTimeout: 2 * time.Minute, MonitorInterval: 0.1, StartMethod: "spawn", EventLog: "null",
 		Role:       "default",
 		Signals:    []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT},
 		SignalText: "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
@@ -165,7 +173,7 @@ func (s *Spec) Validate() error {
 }
 
 func (s *Spec) violations() (list []error) {
-	for _, r := range slices.Concat(s.jobRules(), s.commandRules(), s.outputRules()) {
+	for _, r := range slices.Concat(s.jobRules(), s.liveRules(), s.commandRules(), s.outputRules()) {
 		if !r.ok {
 			list = append(list, errors.New(r.text))
 		}
@@ -186,8 +194,8 @@ func (s *Spec) jobRules() []rule {
 		{s.MasterPort >= 0 && s.MasterPort <= 65535, "--master-port is " + strconv.Itoa(s.MasterPort) + ": 0 to 65535"},
 		{s.NodeRank >= -1 && s.NodeRank < max(s.MaxNodes, 1), "--node-rank is " + strconv.Itoa(s.NodeRank) + ": 0 to " + strconv.Itoa(s.MaxNodes-1) + " for --nnodes " + strconv.Itoa(s.MaxNodes)},
 		{!s.Standalone || s.MinNodes <= 1, "--standalone is a job of one node, but --nnodes asks for " + strconv.Itoa(s.MinNodes)},
-		{s.Backend != "static" || s.MinNodes == s.MaxNodes, "--nnodes " + strconv.Itoa(s.MinNodes) + ":" + strconv.Itoa(s.MaxNodes) + " needs --rdzv-backend c10d: a static job has a fixed number of nodes"},
-		{s.Backend != "c10d" || s.Standalone || s.MaxNodes == 1 || s.Endpoint != "", "--rdzv-endpoint is missing: a c10d job of several nodes meets there"},
+		{s.Backend != "static" || s.MinNodes == s.MaxNodes || len(s.LiveContacts) > 0, "--nnodes " + strconv.Itoa(s.MinNodes) + ":" + strconv.Itoa(s.MaxNodes) + " needs --rdzv-backend c10d: a static job has a fixed number of nodes"},
+		{s.Backend != "c10d" || s.Standalone || s.MaxNodes == 1 || s.Endpoint != "" || len(s.LiveContacts) > 0, "--rdzv-endpoint is missing: a c10d job of several nodes meets there"},
 		{s.MetricsPort >= -1 && s.MetricsPort <= 65535, "--metrics-port is " + strconv.Itoa(s.MetricsPort) + ": 0 to 65535"},
 	}
 }

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,7 +28,8 @@ type event struct {
 	kind    eventKind
 	round   rendezvous.Round    // roundAgreed
 	group   rendezvous.Event    // groupSpoke, joinStopped
-	local   int                 // workerEnded
+	code    int                 // groupSpoke: the exit code, where it is not the cause's; 0: it is
+	local   int                 // workerEnded, pauseOver
 	failure *rendezvous.Failure // workerEnded: nil for exit code 0 and for one that never ran
 	signal  syscall.Signal      // signalCame
 	timer   int                 // timerFired
@@ -47,19 +49,23 @@ const (
 	signalCame
 	timerFired
 	swept
+	pauseOver    // of a worker that is to be started again
 	contextEnded // the caller of Run wants an end
 	called       // not for the supervisor: the shell has something to do
 )
 
 // effect is what the shell has to do, in the order given.
 type effect struct {
-	kind    effectKind
-	round   rendezvous.Round   // spawn
-	signal  syscall.Signal     // tell
-	timer   int                // startTimer: the number that timerFired brings back
-	after   time.Duration      // startTimer
-	outcome rendezvous.Outcome // report
-	verdict verdict            // finish
+	kind     effectKind
+	round    rendezvous.Round    // spawn
+	signal   syscall.Signal      // tell
+	timer    int                 // startTimer: the number that timerFired brings back
+	after    time.Duration       // startTimer, again
+	local    int                 // again, respawn, lost
+	restarts int                 // again, respawn: of this local rank
+	failure  *rendezvous.Failure // again, lost
+	outcome  rendezvous.Outcome  // report
+	verdict  verdict             // finish
 }
 
 type effectKind uint8
@@ -73,6 +79,9 @@ const (
 	startTimer
 	sweep
 	report
+	again   // --live: start the worker again, after a pause
+	respawn // --live: start it
+	lost    // --live: it will not be started again
 	finish
 )
 
@@ -95,10 +104,16 @@ type supervisor struct {
 	killed   bool
 	stuck    []int
 	stops    []syscall.Signal // signals that stop the job
+	live     *live            // nil: a failure ends the round
+	code     int              // of what the group said
 }
 
 func newSupervisor(s *Spec, bound time.Duration) *supervisor {
-	return &supervisor{workers: s.Workers, grace: s.ShutdownTimeout, bound: bound, stops: s.Signals}
+	sup := &supervisor{workers: s.Workers, grace: s.ShutdownTimeout, bound: bound, stops: s.Signals}
+	if s.Live {
+		sup.live = &live{most: s.MaxRestarts}
+	}
+	return sup
 }
 
 // start is the first effect.
@@ -120,7 +135,9 @@ func (s *supervisor) step(e event) []effect {
 	case workerEnded:
 		return s.ended(e.local, e.failure)
 	case groupSpoke:
-		return s.heard(e.group)
+		return s.heard(e.group, e.code)
+	case pauseOver:
+		return s.startAgain(e.local)
 	case signalCame:
 		return s.signalled(e.signal)
 	case contextEnded:
@@ -141,9 +158,12 @@ func (s *supervisor) begin(r rendezvous.Round) []effect {
 	s.alive = slices.Repeat([]bool{true}, s.workers)
 	s.failures, s.told, s.reported, s.killed, s.stuck = nil, nil, false, false, nil
 	out := []effect{{kind: spawn, round: r}}
+	if s.live != nil {
+		s.beginLive()
+	}
 	if e := s.early; e != nil {
 		s.early = nil
-		out = append(out, s.heard(*e)...)
+		out = append(out, s.heard(*e, 0)...)
 	}
 	return out
 }
@@ -156,6 +176,9 @@ func (s *supervisor) ended(local int, f *rendezvous.Failure) (out []effect) {
 	}
 	s.alive[local] = false
 	s.left--
+	if s.live != nil {
+		return s.endedLive(local, f)
+	}
 	if f != nil {
 		s.failures = append(s.failures, *f)
 		if s.phase == running {
@@ -172,7 +195,7 @@ func (s *supervisor) ended(local int, f *rendezvous.Failure) (out []effect) {
 // heard takes the group's word on the round. It comes by another way than the round
 // itself and may overtake it: another node's worker has failed at once. The group says
 // it once, so it is kept.
-func (s *supervisor) heard(e rendezvous.Event) []effect {
+func (s *supervisor) heard(e rendezvous.Event, code int) []effect {
 	if s.phase == joining {
 		s.early = &e
 		return nil
@@ -180,7 +203,7 @@ func (s *supervisor) heard(e rendezvous.Event) []effect {
 	if e.Round != s.round.Number || s.told != nil {
 		return nil
 	}
-	s.told = &e
+	s.told, s.code = &e, code
 	switch s.phase {
 	case running:
 		if e.Signal != 0 {
@@ -232,6 +255,10 @@ func (s *supervisor) halt(n syscall.Signal) []effect {
 
 // stop tells the workers to end and gives them the grace time.
 func (s *supervisor) stop(n syscall.Signal) []effect {
+	s.live.calm()
+	if s.left == 0 && s.live != nil && s.phase == running { // all of them wait to be started again
+		return s.clear()
+	}
 	if s.left == 0 {
 		return nil
 	}
@@ -278,6 +305,9 @@ func (s *supervisor) swept(stuck []int) []effect {
 	if s.told != nil || s.signal != 0 {
 		return s.conclude()
 	}
+	if s.live != nil {
+		return s.reportLive()
+	}
 	if len(s.failures) == 0 {
 		return s.report(rendezvous.Outcome{Kind: rendezvous.Succeeded})
 	}
@@ -299,11 +329,16 @@ func (s *supervisor) conclude() []effect {
 	v := verdict{failures: s.failures, stuck: s.stuck}
 	switch {
 	case s.told != nil && s.told.Kind == rendezvous.Done:
+		if s.live != nil && s.live.well == 0 && s.live.first != nil { // the others have done it without this node
+			v.root = s.live.first
+			v.code, v.text = failureVerdict(v.root, "")
+		}
 	case s.told != nil && s.told.Kind == rendezvous.Stop && s.told.Signal == 0 && (s.told.Cause != nil || s.signal == 0):
 		if s.told.Cause != nil { // else what failed here was told to end
 			v.root = s.rootCause(s.told)
 		}
 		v.code, v.text = failureVerdict(v.root, s.told.Reason)
+		v.code = cmp.Or(s.code, v.code)
 	case s.signal != 0:
 		v.code, v.text = signalVerdict(s.signal, "")
 	case s.told != nil && s.told.Signal != 0:
@@ -330,7 +365,7 @@ func (s *supervisor) end(v verdict) []effect {
 // it, so that all nodes tell the same, else this node's earliest. Times are whole
 // seconds, as error files have them; within one the order of deaths decides.
 func (s *supervisor) rootCause(e *rendezvous.Event) *rendezvous.Failure {
-	if e != nil && e.Cause != nil && e.Cause.Node != s.round.Rank {
+	if e != nil && e.Cause != nil && (e.Cause.Node != s.round.Rank || s.live != nil) {
 		return e.Cause
 	}
 	if len(s.failures) == 0 {

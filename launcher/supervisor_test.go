@@ -27,6 +27,8 @@ func TestSupervisorScript(t *testing.T) {
 				spec := Default()
 				spec.ShutdownTimeout = 30 * time.Second
 				d.ScanArgs(t, "workers", &spec.Workers)
+				d.MaybeScanArgs(t, "live", &spec.Live)
+				d.MaybeScanArgs(t, "restarts", &spec.MaxRestarts)
 				s = newSupervisor(&spec, killBound)
 				return describe(s, s.start())
 			}
@@ -41,7 +43,7 @@ func TestSupervisorScript(t *testing.T) {
 
 // parseEvent reads "exit LOCAL CODE", "die LOCAL SIGNAL", "round NUMBER RESTARTS",
 // "group KIND [SIGNAL]", "early KIND" of the round after this one, "stopped REASON", "refused CODE TEXT", "signal N", "timer",
-// "swept [PID]".
+// "swept [PID]", and in a live job "pause LOCAL" is over, "deaf CODE".
 func parseEvent(t *testing.T, s *supervisor, line string) event {
 	t.Helper()
 	f := strings.Fields(line)
@@ -84,6 +86,10 @@ func parseEvent(t *testing.T, s *supervisor, line string) event {
 		return event{kind: joinStopped, group: rendezvous.Event{Kind: rendezvous.Stop, Reason: strings.Join(f[1:], " ")}}
 	case "refused":
 		return event{kind: joinFailed, verdict: verdict{code: number(1), text: strings.Join(f[2:], " ")}}
+	case "pause":
+		return event{kind: pauseOver, local: number(1)}
+	case "deaf":
+		return event{kind: groupSpoke, code: number(1), group: rendezvous.Event{Kind: rendezvous.Stop, Round: s.round.Number, Reason: "no majority"}}
 	case "signal":
 		return event{kind: signalCame, signal: syscall.Signal(number(1))}
 	case "timer":
@@ -125,6 +131,12 @@ func describe(s *supervisor, effects []effect) string {
 				fmt.Fprintf(&b, " %d", e.outcome.Signal)
 			}
 			b.WriteByte('\n')
+		case again:
+			fmt.Fprintf(&b, "local rank %d again in %v, restart %d\n", e.local, e.after, e.restarts)
+		case respawn:
+			fmt.Fprintf(&b, "start local rank %d, restart %d\n", e.local, e.restarts)
+		case lost:
+			fmt.Fprintf(&b, "local rank %d is lost\n", e.local)
 		case finish:
 			fmt.Fprintf(&b, "finish %d %q\n", e.verdict.code, e.verdict.text)
 		}

@@ -39,6 +39,8 @@ type Agent struct {
 	refused error         // why there is no part for this node
 	waits   string        // why nothing new is decided, as it was last told
 	alone   time.Duration // since when there was no majority; 0: there is one
+	memo    []byte        // see Tell
+	unseen  map[coord.ID]time.Duration
 	watch   watch
 	stats   func() []agentapi.RankStats // of this node's loaders; nil: nobody tells
 	loads   map[int]*load               // of them, by local rank
@@ -48,12 +50,13 @@ type Agent struct {
 
 	mu struct {
 		sync.Mutex
-		state group.State
-		self  coord.ID
-
-		waiting string // why nothing new can be decided
-		deaf    bool   // no majority of the voters is heard of
-
+		state   group.State
+		self    coord.ID
+		peers   map[coord.ID]Peer
+		fresh   bool // of peers something is new
+		waiting string
+		voters  int
+		deaf    bool
 		closed  bool
 		refused error
 	}
@@ -88,13 +91,14 @@ func Open(cfg Config) (*Agent, error) {
 	a := &Agent{
 		config: cfg, address: cfg.Advertise, began: time.Now(), inbox: newQueue(), stop: make(chan struct{}), failed: make(chan struct{}),
 		seats: map[int]*seat{}, told: map[int]agentapi.JobState{}, loads: map[int]*load{}, settle: newSettle(),
+		unseen: map[coord.ID]time.Duration{},
 	}
 	a.watch = newWatch(a.settle.Observe)
 	listener, err := openPort(cfg.Listen, &a.drops, a)
 	if err != nil {
 		return nil, err
 	}
-	a.port = listener
+	a.port, a.mu.peers = listener, map[coord.ID]Peer{}
 	if a.address == "" {
 		a.address = listener.Addr().String()
 	}
@@ -110,7 +114,11 @@ func Open(cfg Config) (*Agent, error) {
 }
 
 // Address is where others reach the agent.
-func (a *Agent) Address() string { return a.address }
+func (a *Agent) Address() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.address
+}
 
 // State is what the agent knows of the job.
 func (a *Agent) State() group.State {
@@ -164,6 +172,7 @@ func (a *Agent) run() {
 		case <-beat.C:
 			if a.self.node != nil {
 				a.self.node.Tick(a.now())
+				a.missUnseen()
 				a.formUnheard()
 				a.watchMajority()
 			}
@@ -196,8 +205,14 @@ func (a *Agent) take(x any) {
 	case received:
 		a.watch.received++
 		n.Receive(a.now(), x)
+	case noted:
+		a.noted(x)
+		if x.gone {
+			n.Gone(a.now(), x.id, "it left")
+		}
 	case seen:
 		a.watch.sees(a.now(), x)
+		a.sees(x)
 		n.Observe(a.now(), x.id, x.state)
 		if x.gone {
 			n.Gone(a.now(), x.id, "it left")
@@ -227,9 +242,7 @@ func (a *Agent) act() {
 	if now := a.now(); a.watch.due(now) {
 		a.sample(now, &state)
 	}
-	a.mu.Lock()
-	a.mu.state, a.mu.self, a.mu.waiting, a.mu.deaf = state, a.self.id, n.Waiting(), n.Deaf()
-	a.mu.Unlock()
+	a.keep(state)
 	switch {
 	case state.Ending == "":
 		a.tell(state)
@@ -343,10 +356,11 @@ func (a *Agent) begin() error {
 	if err != nil {
 		return err
 	}
-	g, err := startGossip(&a.config, id, a.address, transport{a.port, a.address}, a.config.Contacts, &a.drops, func(s seen) { a.inbox.put(s) }, func(s coord.Stamp) { a.inbox.put(s) })
+	g, err := startGossip(&a.config, id, a.address, transport{a.port, a.address}, a.config.Contacts, &a.drops, a.inbox.put, func(s coord.Stamp) { a.inbox.put(s) })
 	if err != nil {
 		return err
 	}
+	g.tell(a.memo)
 	a.self = incarnation{id: id, node: node, gossip: g}
 	if asks {
 		a.self.forms = a.now() + a.config.asking()
@@ -389,6 +403,7 @@ func (a *Agent) end() {
 			a.links.send(s.To.Address, s.Message)
 		}
 	}
+	a.links.flush(time.Second)
 	if a.self.gossip != nil {
 		a.self.gossip.close(time.Second)
 	}
@@ -408,6 +423,7 @@ func (a *Agent) note(e group.Event) {
 	switch e.Kind {
 	case group.Viewed:
 		a.watch.installs(a.now(), e.View)
+		a.viewed(e.View)
 		a.event("view", fmt.Sprintf("view %d: %d nodes, %d ranks", e.View.Number, len(e.View.Members), e.View.World()))
 	case group.Decided:
 		a.decided(e)

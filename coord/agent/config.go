@@ -26,6 +26,8 @@ type Config struct {
 	// node, or the one that says so. With Contacts it asks them first, and forms the job if
 	// none of them has heard of it: such an agent can be started again.
 	Form bool
+	// Await has the agent take no ranks before Meet says who else is there.
+	Await bool
 	// Expect is how many ranks must be there before anything is delivered. Default 1.
 	Expect int
 	// Witness is an agent without ranks: it only decides.
@@ -48,7 +50,8 @@ type Config struct {
 
 // Listener is told what happens. Its functions must not wait, and may be nil.
 type Listener struct {
-	Event func(Event)
+	Event   func(Event)
+	Changed func() // what Look shows is new
 }
 
 // Event is something that happened, as a line for a log.
@@ -86,7 +89,7 @@ func (c Config) Validate() error {
 	check(len(c.Job) <= 255, "Job has %d bytes, at most 255 are taken", len(c.Job))
 	check(c.Profile == "default" || c.Profile == "fast", "Profile is %q: default or fast", c.Profile)
 	check(len(c.Key) == 0 || len(c.Key) >= sealed.MinKey, "Key has %d bytes, at least %d are wanted", len(c.Key), sealed.MinKey)
-	check(c.Form || len(c.Contacts) > 0, "neither Form nor Contacts: there is no way into a job")
+	check(c.Form || c.Await || len(c.Contacts) > 0, "neither Form nor Contacts: there is no way into a job")
 	check(!c.Form || !c.Witness, "a witness cannot form the job: it does not know what the ranks mean by it")
 	check(len(c.Key) == 0 || c.Observe.Key != string(c.Key), "the key of the metrics is that of the job: give another one, for it goes in the clear")
 	host, _, err := net.SplitHostPort(c.Listen)

@@ -19,6 +19,10 @@ import (
 )
 
 const (
+	// joinSoon is how soon the contacts are tried again while none of them answers; from
+	// joinTries on it is rejoinEvery.
+	joinSoon  = 500 * time.Millisecond
+	joinTries = 40
 	// joinAgain is how soon a second join follows the first: it halves the time until
 	// hundreds of nodes know each other.
 	joinAgain = 1500 * time.Millisecond
@@ -34,19 +38,49 @@ const (
 type seen struct {
 	id    coord.ID
 	state group.Liveness
-	gone  bool // it left by itself
+	meta
 }
 
-// gossip is one member of memberlist. Its callbacks only put into the queue. It has one
-// goroutine, which close ends.
+// noted is what an agent tells of itself when that is another thing than before.
+type noted struct {
+	id coord.ID
+	meta
+}
+
+// meta is what an agent tells all of itself. That it goes is told here: memberlist tells its
+// delegates of a leave and of a death alike.
+type meta struct {
+	gone bool // it leaves
+	note []byte
+}
+
+func (m meta) bytes() []byte {
+	if m.gone {
+		return append([]byte{1}, m.note...)
+	}
+	return append([]byte{0}, m.note...)
+}
+
+func parseMeta(b []byte) (m meta) {
+	if len(b) > 0 {
+		m = meta{b[0] == 1, slices.Clone(b[1:])}
+	}
+	return m
+}
+
+// gossip is one member of memberlist. Its callbacks only put into the queue. It has two
+// goroutines, which close ends.
 type gossip struct {
 	list     *memberlist.Memberlist
 	contacts []string
 	stop     chan struct{}
 	done     sync.WaitGroup
+	news     chan struct{} // the note is another one; holds one
+	told     chan struct{} // closed when no note is told any more
 
 	mu struct {
 		sync.Mutex
+		own   meta
 		lost  map[string]string // name to address, of those that were there and are not
 		stamp coord.Stamp
 		queue *memberlist.TransmitLimitedQueue
@@ -85,7 +119,7 @@ func label(job string) string {
 }
 
 // startGossip begins to gossip, and to join the contacts.
-func startGossip(c *Config, id coord.ID, address string, transport memberlist.Transport, contacts []string, drops *drops, tell func(seen), hear func(coord.Stamp)) (*gossip, error) {
+func startGossip(c *Config, id coord.ID, address string, transport memberlist.Transport, contacts []string, drops *drops, tell func(any), hear func(coord.Stamp)) (*gossip, error) {
 	m, err := gossipConfig(c, id, transport, drops)
 	if err != nil {
 		return nil, err
@@ -96,7 +130,7 @@ func startGossip(c *Config, id coord.ID, address string, transport memberlist.Tr
 	}
 	m.BindAddr, m.BindPort = host, port
 	m.AdvertiseAddr, m.AdvertisePort = host, port
-	g := &gossip{contacts: contacts, stop: make(chan struct{})}
+	g := &gossip{contacts: contacts, stop: make(chan struct{}), news: make(chan struct{}, 1), told: make(chan struct{})}
 	g.mu.lost = map[string]string{}
 	m.Events = events{g, m.Name, tell}
 	m.Delegate = stamps{g, hear}
@@ -109,6 +143,7 @@ func startGossip(c *Config, id coord.ID, address string, transport memberlist.Tr
 	g.mu.queue = &memberlist.TransmitLimitedQueue{NumNodes: list.NumMembers, RetransmitMult: 4}
 	g.mu.Unlock()
 	g.done.Go(g.join)
+	g.done.Go(g.spreadNotes)
 	return g, nil
 }
 
@@ -125,16 +160,48 @@ func splitAddress(address string) (string, int, error) {
 }
 
 // join joins the contacts, soon once more, and then again and again, with some of those
-// that were lost.
+// that were lost. A contact may begin later than this agent.
 func (g *gossip) join() {
 	wait := joinAgain
-	for {
-		if list := g.targets(); len(list) > 0 {
-			_, _ = g.list.Join(list) // who is not there now is tried again
+	for try := 0; ; try++ {
+		list, n := g.targets(), 0
+		if len(list) > 0 {
+			n, _ = g.list.Join(list) // who is not there now is tried again
+		}
+		pause := wait
+		if n == 0 && len(list) > 0 && try < joinTries {
+			pause = joinSoon
+		} else {
+			wait = rejoinEvery
 		}
 		select {
-		case <-time.After(wait):
-			wait = rejoinEvery
+		case <-time.After(pause):
+		case <-g.stop:
+			return
+		}
+	}
+}
+
+// tell has a note told to all.
+func (g *gossip) tell(note []byte) {
+	g.mu.Lock()
+	g.mu.own.note = note
+	g.mu.Unlock()
+	select {
+	case g.news <- struct{}{}:
+	default:
+	}
+}
+
+// noteBound is how long a note may take to be on its way.
+const noteBound = time.Second
+
+func (g *gossip) spreadNotes() {
+	defer close(g.told)
+	for {
+		select {
+		case <-g.news:
+			_ = g.list.UpdateNode(noteBound) // it goes on being told after that
 		case <-g.stop:
 			return
 		}
@@ -167,6 +234,11 @@ func (g *gossip) spread(s coord.Stamp) {
 // close leaves, and returns when nothing runs any more.
 func (g *gossip) close(within time.Duration) {
 	close(g.stop)
+	<-g.told // the leave takes the place of what is not told yet
+	g.mu.Lock()
+	g.mu.own.gone = true
+	g.mu.Unlock()
+	_ = g.list.UpdateNode(noteBound)
 	_ = g.list.Leave(within) // those who do not hear of it find out
 	_ = g.list.Shutdown()
 	g.done.Wait()
@@ -183,30 +255,35 @@ func (g *gossip) crash() {
 type events struct {
 	g    *gossip
 	self string
-	tell func(seen)
+	tell func(any) // seen, noted
 }
 
-func (e events) NotifyJoin(n *memberlist.Node) { e.note(n, group.Alive, false) }
+func (e events) NotifyJoin(n *memberlist.Node) { e.note(n, group.Alive) }
 
 func (e events) NotifyLeave(n *memberlist.Node) {
-	e.note(n, group.Dead, n.State == memberlist.StateLeft)
+	e.note(n, group.Dead)
 }
 
-func (e events) NotifyUpdate(*memberlist.Node) {}
+func (e events) NotifyUpdate(n *memberlist.Node) {
+	if id, err := coord.ParseID(n.Name); err == nil && n.Name != e.self {
+		e.tell(noted{id, parseMeta(n.Meta)})
+	}
+}
 
-func (e events) note(n *memberlist.Node, state group.Liveness, left bool) {
+func (e events) note(n *memberlist.Node, state group.Liveness) {
 	id, err := coord.ParseID(n.Name)
 	if err != nil || n.Name == e.self {
 		return
 	}
+	m := parseMeta(n.Meta)
 	e.g.mu.Lock()
-	if state == group.Alive || left {
+	if state == group.Alive || m.gone {
 		delete(e.g.mu.lost, n.Name)
 	} else if len(e.g.mu.lost) < rememberLost {
 		e.g.mu.lost[n.Name] = n.Address()
 	}
 	e.g.mu.Unlock()
-	e.tell(seen{id, state, left})
+	e.tell(seen{id, state, m})
 }
 
 // stamps spread the newest place in the log: memberlist does not pass broadcasts on, so
@@ -246,6 +323,12 @@ func (s stamps) GetBroadcasts(overhead, limit int) [][]byte {
 	return q.GetBroadcasts(overhead, limit)
 }
 
-func (stamps) NodeMeta(int) []byte           { return nil }
+// NodeMeta is what this agent tells of itself.
+func (s stamps) NodeMeta(int) []byte {
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	return s.g.mu.own.bytes()
+}
+
 func (stamps) LocalState(bool) []byte        { return nil }
 func (stamps) MergeRemoteState([]byte, bool) {}

@@ -40,9 +40,11 @@ type links struct {
 
 	mu struct {
 		sync.Mutex
-		closed bool
-		out    map[string]*link
-		in     map[net.Conn]bool
+		closed  bool
+		out     map[string]*link
+		in      map[net.Conn]bool
+		waiting int           // messages that are queued, or being sent
+		flushed chan struct{} // closed when there are none; nil: nobody waits for that
 	}
 }
 
@@ -75,8 +77,34 @@ func (l *links) send(address string, message []byte) {
 		l.mu.out[address] = k
 		l.running.Go(func() { l.write(address, k) })
 	}
-	for range k.put(message) {
-		l.drops.add(dropQueue)
+	dropped := k.put(message)
+	l.mu.waiting += 1 - dropped
+	l.drops[dropQueue].Add(int64(dropped))
+}
+
+// sent notes that a message has gone, or was given up.
+func (l *links) sent() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.waiting--; l.mu.waiting == 0 && l.mu.flushed != nil {
+		close(l.mu.flushed)
+		l.mu.flushed = nil
+	}
+}
+
+// flush waits until all is sent that was to be, but not for long.
+func (l *links) flush(within time.Duration) {
+	l.mu.Lock()
+	if l.mu.waiting == 0 || l.mu.flushed != nil {
+		l.mu.Unlock()
+		return
+	}
+	flushed := make(chan struct{})
+	l.mu.flushed = flushed
+	l.mu.Unlock()
+	select {
+	case <-flushed:
+	case <-time.After(within):
 	}
 }
 
@@ -142,7 +170,9 @@ func (l *links) write(address string, k *link) {
 		if conn == nil {
 			conn = l.open(address)
 		}
-		if conn == nil || conn.Send(m, sendTimeout) != nil {
+		failed := conn == nil || conn.Send(m, sendTimeout) != nil
+		l.sent()
+		if failed {
 			hangUp()
 			l.drops.add(dropUnreachable)
 			if l.ctx.Err() != nil {

@@ -41,8 +41,8 @@ const (
 	pingWait = 400 * time.Millisecond
 )
 
-// Peer is what an agent says of itself to who knows the key.
-type Peer struct {
+// Answer is what an agent says of itself to who knows the key.
+type Answer struct {
 	Protocol int    `json:"protocol"` // coord.Version
 	Release  string `json:"release"`  // of headrace
 	Job      string `json:"job"`
@@ -56,7 +56,7 @@ type Peer struct {
 
 // Reach is how an agent was reached.
 type Reach struct {
-	Peer        Peer
+	Answer      Answer
 	Stream      time.Duration // for a TCP connection, key and answer
 	StreamError error         // nil: it was reached by TCP, and has the same key
 	Packet      time.Duration // for a UDP packet and back, the fastest
@@ -73,14 +73,14 @@ func Probe(ctx context.Context, address string, key []byte) (r Reach) {
 	var pinging sync.WaitGroup
 	pinging.Go(func() { r.Packet, r.Lost, r.PacketError = pingAgent(ctx, address, key) })
 	began := time.Now()
-	r.Peer, r.StreamError = askAgent(ctx, address, key)
+	r.Answer, r.StreamError = askAgent(ctx, address, key)
 	r.Stream = time.Since(began)
 	pinging.Wait()
 	return r
 }
 
 // askAgent asks an agent by TCP who it is.
-func askAgent(ctx context.Context, address string, key []byte) (p Peer, err error) {
+func askAgent(ctx context.Context, address string, key []byte) (p Answer, err error) {
 	raw, err := dialStream(address, probeStream, dialTimeout)
 	if err != nil {
 		return p, nd.Errorf(nd.ErrIO, "%w", err)
@@ -133,7 +133,7 @@ func (a *Agent) answerProbe(raw net.Conn) {
 		}
 		return
 	}
-	p := Peer{Protocol: coord.Version, Release: a.config.Release, Job: a.config.Job, Name: a.config.Name}
+	p := Answer{Protocol: coord.Version, Release: a.config.Release, Job: a.config.Job, Name: a.config.Name}
 	a.mu.Lock()
 	state, id := a.mu.state, a.mu.self
 	p.Waiting = a.mu.waiting

@@ -19,7 +19,7 @@ func TestProbe(t *testing.T) {
 	key := []byte("0123456789abcdef")
 	a := startHost(t, "a", func(c *Config) { c.Form, c.Release = true, "1.2.3" })
 	r := Probe(ctx, a.Address(), key)
-	if r.StreamError != nil || r.PacketError != nil || r.Lost != 0 || r.Peer.Job != "job" || r.Peer.Name != "a" || r.Peer.Release != "1.2.3" || r.Peer.View != 0 || r.Peer.ID != "" {
+	if r.StreamError != nil || r.PacketError != nil || r.Lost != 0 || r.Answer.Job != "job" || r.Answer.Name != "a" || r.Answer.Release != "1.2.3" || r.Answer.View != 0 || r.Answer.ID != "" {
 		t.Errorf("before a rank: %+v", r)
 	}
 	w, err := a.attach(ctx, 0, agentapi.Attach{Plan: "p", Mode: "async", N: 100, Steps: 1, Ahead: 4})
@@ -27,14 +27,14 @@ func TestProbe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.die()
-	if r := Probe(ctx, a.Address(), key); r.StreamError != nil || r.Peer.Nodes != 1 || r.Peer.Ranks != 1 || r.Peer.ID == "" {
+	if r := Probe(ctx, a.Address(), key); r.StreamError != nil || r.Answer.Nodes != 1 || r.Answer.Ranks != 1 || r.Answer.ID == "" {
 		t.Errorf("in the job: %+v", r)
 	}
 	var probing sync.WaitGroup // each waits for answers that do not come
 	for name, other := range map[string][]byte{"another key": []byte("another key, 16+"), "none": nil} {
 		probing.Go(func() {
 			r := Probe(ctx, a.Address(), other)
-			if !errors.Is(r.StreamError, nd.ErrConfig) || r.PacketError == nil || r.Peer != (Peer{}) {
+			if !errors.Is(r.StreamError, nd.ErrConfig) || r.PacketError == nil || r.Answer != (Answer{}) {
 				t.Errorf("%s: %+v", name, r)
 			}
 		})

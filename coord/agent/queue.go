@@ -55,8 +55,19 @@ func (q *queue) add(x any) {
 		q.bytes += len(x)
 	case seen:
 		if i, ok := q.seen[x.id]; ok {
-			x.gone = x.gone || q.list[i].(seen).gone
+			x.gone = x.gone || told(q.list[i]).gone
 			q.list[i] = x
+			return
+		}
+		q.seen[x.id] = len(q.list)
+	case noted:
+		if i, ok := q.seen[x.id]; ok {
+			x.gone = x.gone || told(q.list[i]).gone
+			if s, ok := q.list[i].(seen); ok {
+				q.list[i] = seen{s.id, s.state, x.meta}
+			} else {
+				q.list[i] = x
+			}
 			return
 		}
 		q.seen[x.id] = len(q.list)
@@ -70,6 +81,14 @@ func (q *queue) add(x any) {
 		q.stamp = len(q.list)
 	}
 	q.list = append(q.list, x)
+}
+
+// told is what an agent tells of itself with what was seen or noted of it.
+func told(x any) meta {
+	if s, ok := x.(seen); ok {
+		return s.meta
+	}
+	return x.(noted).meta
 }
 
 // take empties the queue. It tells how many messages were dropped since the last one.

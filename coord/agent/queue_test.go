@@ -14,7 +14,8 @@ func TestQueueIsBounded(t *testing.T) {
 	const many = maxQueued + 1000
 	for i := range many {
 		q.put(received("m"))
-		q.put(seen{coord.ID{0: byte(i % 8)}, group.Liveness(i % 3), i == 3})
+		q.put(seen{coord.ID{0: byte(i % 8)}, group.Liveness(i % 3), meta{gone: i == 3}})
+		q.put(noted{coord.ID{0: byte(i % 8)}, meta{note: []byte{byte(i % 100)}}})
 		q.put(coord.Stamp{View: uint64(i % 100)})
 		if i%1000 == 0 {
 			q.put(call(func() {}))
@@ -47,7 +48,7 @@ func TestQueueIsBounded(t *testing.T) {
 		for last%8 != int(id) {
 			last--
 		}
-		if s.state != group.Liveness(last%3) || s.gone != (id == 3) {
+		if s.state != group.Liveness(last%3) || s.gone != (id == 3) || len(s.note) != 1 || s.note[0] != byte(last%100) {
 			t.Errorf("of agent %d: %+v", id, s)
 		}
 	}

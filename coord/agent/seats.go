@@ -26,6 +26,8 @@ func (a *Agent) Attach(s *agentapi.Seat, want agentapi.Attach) error {
 			return nd.Errorf(nd.ErrConfig, "this agent is a witness: it takes no ranks")
 		case a.refused != nil:
 			return a.refused
+		case a.config.Await:
+			return nd.Errorf(nd.ErrConfig, "local rank %d comes before the nodes have met", local)
 		case a.seats[local] != nil:
 			return nd.Errorf(nd.ErrConfig, "local rank %d is attached already: one loader of a rank is in the job, coord is off for the others", local)
 		case a.former != nil && !same(a.former, &want):
@@ -150,18 +152,32 @@ func (a *Agent) Redo(s *agentapi.Seat, r agentapi.Redo) error {
 // once.
 func (a *Agent) Detach(s *agentapi.Seat, left bool) {
 	_ = a.with(s, func(k *seat) error {
-		delete(a.seats, k.local)
-		delete(a.told, k.local)
-		a.order = slices.DeleteFunc(a.order, func(local int) bool { return local == k.local })
-		if a.self.node != nil {
-			a.self.node.Ranks(a.now(), slices.Clone(a.order))
-			a.progress()
-		}
-		if !left {
-			a.event("lost", fmt.Sprintf("local rank %d is gone", k.local))
-		}
+		a.vacate(k, left)
 		return nil
 	})
+}
+
+// Ended is evidence from who has started a rank: its process is gone. The view is told at
+// once, whether or not the connection has ended; another process holds it, perhaps.
+func (a *Agent) Ended(local int) {
+	a.inbox.put(call(func() {
+		if k := a.seats[local]; k != nil {
+			a.vacate(k, false)
+		}
+	}))
+}
+
+func (a *Agent) vacate(k *seat, left bool) {
+	delete(a.seats, k.local)
+	delete(a.told, k.local)
+	a.order = slices.DeleteFunc(a.order, func(local int) bool { return local == k.local })
+	if a.self.node != nil {
+		a.self.node.Ranks(a.now(), slices.Clone(a.order))
+		a.progress()
+	}
+	if !left {
+		a.event("lost", fmt.Sprintf("local rank %d is gone", k.local))
+	}
 }
 
 // tell tells each rank what is new for it.

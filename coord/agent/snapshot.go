@@ -176,7 +176,7 @@ func positions(j coord.Job, steps int64) int64 {
 }
 
 func (a *Agent) teller() page.Agent {
-	return page.Agent{Name: a.config.Name, Address: a.address, Version: a.config.Release, Began: a.began, Witness: a.config.Witness}
+	return page.Agent{Name: a.config.Name, Address: a.Address(), Version: a.config.Release, Began: a.began, Witness: a.config.Witness}
 }
 
 // picture is the Snapshot.

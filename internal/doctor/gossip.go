@@ -29,8 +29,8 @@ func (s System) gossip(ctx context.Context) []Check {
 		switch {
 		case r.StreamError != nil:
 		case job == "":
-			job = r.Peer.Job
-		case r.Peer.Job != job && c.Status == OK:
+			job = r.Answer.Job
+		case r.Answer.Job != job && c.Status == OK:
 			c.Status, c.Advice = Fail, fmt.Sprintf("the agents before it are of job %s: give --job the same name on all nodes", job)
 		}
 		checks = append(checks, c)
@@ -48,7 +48,7 @@ func reach(address string, r agent.Reach) Check {
 		}
 		return c
 	}
-	p := r.Peer
+	p := r.Answer
 	who := fmt.Sprintf("job %s, node %s, version %s", p.Job, p.Name, p.Release)
 	switch {
 	case p.Nodes > 0:

@@ -34,6 +34,9 @@ type Config struct {
 	Host     *bool // whether this node listens at Endpoint; nil: found out. Static jobs ignore it
 
 	MaxRestarts int // of the job, the same on every node
+	// Live has one round without end: nodes that are lost leave it, others come into it,
+	// and the rest hears no more of that than a document. See machine_live.go.
+	Live bool
 
 	JoinTimeout  time.Duration // for a round to come together; 0: 600 s
 	LastCall     time.Duration // for more nodes once there are Min; 0: 30 s

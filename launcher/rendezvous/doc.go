@@ -32,6 +32,10 @@
 // others for free; one that then goes again has that restart charged, so that nodes
 // cannot come and go for ever. Nodes beyond Max stand by. A signal stops all.
 //
+// A live job (Config.Live) has one round. What its workers do is not reported here, but
+// for what is to stop all. A node that comes late is let into the round, one that is lost
+// leaves it, and the end of the coordinator's node ends nothing but this.
+//
 // The job is over when every node of the round has succeeded. ExitTimeout after the
 // first success the others are released: each goes on alone, to its own result.
 //

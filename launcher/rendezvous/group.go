@@ -67,6 +67,7 @@ type Node struct {
 	PID        int    `json:"pid"`         // of the launcher
 	Boot       string `json:"boot"`        // boot id of the host
 	Role       string `json:"role"`
+	Agent      int    `json:"agent,omitempty"` // port of its agent, in a live job
 }
 
 // Round is one start of the job's workers. All nodes of a round have the same
@@ -79,6 +80,7 @@ type Round struct {
 	MasterAddr string // reachable from this node: it was dialled
 	MasterPort int    // held for rank 0 of the job
 	RunID      string
+	Late       bool // the node came while the round ran, in a live job
 }
 
 // World is the number of ranks of the round.
@@ -160,6 +162,9 @@ type Event struct {
 	Signal int       `json:"signal,omitempty"` // of Stop: the signal that a node was stopped by
 	Reason string    `json:"reason,omitempty"` // one line, for Restart and Stop
 }
+
+// LostDocument is the kind of a document that tells why a node is lost, in a live job.
+const LostDocument = "rendezvous/lost"
 
 // ErrFinished is what Next returns to a node that the job did without.
 var ErrFinished = errors.New("the job ended while this node stood by")

@@ -175,6 +175,8 @@ func (m *machine) ready(s *seat) {
 	switch {
 	case m.phase == gathering:
 		m.tryClose()
+	case m.phase == running && m.rules.job.Live:
+		m.fillUp()
 	case m.phase == running && m.room() && m.exitAt == 0:
 		m.restart(Event{Reason: s.name() + " joined"}, false)
 	}

@@ -44,7 +44,7 @@ func (m *machine) tryFinish() {
 
 // fail restarts the job as its budget allows, and stops it otherwise.
 func (m *machine) fail(e Event) {
-	if m.restarts >= m.rules.job.MaxRestarts || m.rules.job.Static && m.departed {
+	if m.rules.job.Live || m.restarts >= m.rules.job.MaxRestarts || m.rules.job.Static && m.departed {
 		m.stop(e)
 		return
 	}
@@ -108,6 +108,8 @@ func (m *machine) lose(s *seat, why string) {
 func (m *machine) loseRunning(s *seat, e Event) {
 	switch {
 	case !s.inRound:
+	case m.rules.job.Live:
+		m.loseLive(s, e)
 	case s.succeeded:
 		m.departed = true
 		m.tryFinish()

@@ -36,6 +36,8 @@ func (m *machine) refusal(s *seat) (why string, retry bool) {
 		return fmt.Sprintf("this is a job of %s, not of %s", job.nodes(), j.nodes()), false
 	case j.MaxRestarts != job.MaxRestarts:
 		return fmt.Sprintf("this job has %d restarts, not %d", job.MaxRestarts, j.MaxRestarts), false
+	case j.Live != job.Live:
+		return "one of the two is launched with --live, and the other is not", false
 	case j.NodeRank >= job.Max || job.Static && j.NodeRank < 0:
 		return fmt.Sprintf("node rank %d in a job of %d nodes", j.NodeRank, job.Max), false
 	case j.Node.LocalWorld < 0 || j.Node.LocalWorld > maxWorkers || j.Port < 0 || j.Port > 65535:

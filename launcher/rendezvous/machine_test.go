@@ -39,10 +39,10 @@ func TestMachineScript(t *testing.T) {
 	})
 }
 
-// begin reads "job static|elastic nodes=MIN[:MAX] restarts=N".
+// begin reads "job static|elastic [live] nodes=MIN[:MAX] restarts=N".
 func (s *script) begin(t *testing.T, d *datadriven.TestData) {
 	var nodes string
-	j := joining{RunID: "job", NodeRank: -1, Static: d.HasArg("static")}
+	j := joining{RunID: "job", NodeRank: -1, Static: d.HasArg("static"), Live: d.HasArg("live")}
 	d.ScanArgs(t, "nodes", &nodes)
 	d.ScanArgs(t, "restarts", &j.MaxRestarts)
 	low, high, ranged := strings.Cut(nodes, ":")
@@ -131,6 +131,8 @@ func (s *script) joining(words []string) input {
 			j.Node.Addr = value
 		case "sees":
 			in.sees = value
+		case "unlive":
+			j.Live = false
 		case "run":
 			j.RunID = value
 		}

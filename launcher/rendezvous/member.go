@@ -156,7 +156,7 @@ func (b *member) begin(a *agreed) {
 	b.state, b.succeeded = working, false
 	b.round = Round{
 		Number: a.Number, Restarts: a.Restarts, Rank: rank, Nodes: a.Nodes,
-		MasterAddr: a.Addr, MasterPort: a.Port, RunID: b.runID,
+		MasterAddr: a.Addr, MasterPort: a.Port, RunID: b.runID, Late: a.Late,
 	}
 	if a.Addr == "" {
 		b.round.MasterAddr = b.host

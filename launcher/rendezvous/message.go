@@ -68,6 +68,7 @@ type joining struct {
 	Min         int    `json:"min"`
 	Max         int    `json:"max"`
 	MaxRestarts int    `json:"max_restarts"`
+	Live        bool   `json:"live,omitempty"`
 	Port        int    `json:"port"` // held for the master, should this node have rank 0
 }
 
@@ -80,6 +81,7 @@ type agreed struct {
 	Nodes    []Node     `json:"nodes,omitempty"`
 	Addr     string     `json:"addr,omitempty"` // the master's; empty: the host of each node's endpoint
 	Port     int        `json:"port,omitempty"`
+	Late     bool       `json:"late,omitempty"` // to a node that comes into a round that runs
 }
 
 type relayed struct {

@@ -57,7 +57,7 @@ func Single(config Config) (Group, error) {
 func (c *Config) joining(port int) joining {
 	return joining{
 		Node: c.Node, NodeRank: c.NodeRank, RunID: c.RunID, Static: c.Static,
-		Min: c.Min, Max: c.Max, MaxRestarts: c.MaxRestarts, Port: port,
+		Min: c.Min, Max: c.Max, MaxRestarts: c.MaxRestarts, Port: port, Live: c.Live,
 	}
 }
 
