@@ -324,7 +324,7 @@ func TestNodeIsLost(t *testing.T) {
 	}
 }
 
-// The time is nearly up: the ranks are told by USR1, of which these here die, and the job is put
+// The time is nearly up: the ranks are told by USR1, at which these here end, and the job is put
 // back into the queue.
 func TestRequeue(t *testing.T) {
 	for i, script := range []string{"ranks.sbatch", "launch.sbatch"} {

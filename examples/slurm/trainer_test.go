@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/headrace/headrace/agentapi"
@@ -38,6 +40,7 @@ const holdAfter = 2
 func trainer(args []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+	go endWhenTold()
 	id, source, err := rank.Detect(os.LookupEnv)
 	if err != nil {
 		return err
@@ -76,6 +79,14 @@ func trainer(args []string) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(args[1], fmt.Sprintf("rank-%d.json", os.Getpid())), text, 0o600)
+}
+
+// endWhenTold ends a rank at USR1, as one that has written its checkpoint.
+func endWhenTold() {
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGUSR1)
+	<-told
+	os.Exit(75)
 }
 
 // join joins the job of the agent, if it coordinates.
