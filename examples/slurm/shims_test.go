@@ -37,7 +37,9 @@ var shims = map[string]func([]string) error{"srun": srun, "scontrol": scontrol, 
 func TestMain(m *testing.M) {
 	name := os.Getenv(shimVar)
 	if name == "" {
-		os.Exit(m.Run())
+		code := m.Run()
+		_ = os.RemoveAll(buildDir)
+		os.Exit(code)
 	}
 	_ = os.Unsetenv(shimVar)
 	runtime.LockOSThread() // children die with the thread that started them
@@ -267,12 +269,16 @@ func torchrun(args []string) error {
 	return waitAll(workers)
 }
 
+// buildDir is where build has put it.
+var buildDir string
+
 // build makes the headrace command, once.
 var build = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "headrace-build-")
 	if err != nil {
 		return "", err
 	}
+	buildDir = dir
 	out, err := exec.Command("go", "build", "-o", dir, "../../cmd/headrace").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -34,10 +35,15 @@ type said struct {
 // holdAfter is the batch after which a rank waits until the test says go.
 const holdAfter = 2
 
-// trainer is a rank: trainer DATA OUT. It means all crops of an array, once over the job:
+// trainer is a rank: trainer --data DATA --out OUT. It means all crops of an array, once over the job:
 // those that its agent gives it, or where the agent does not coordinate (headrace launch)
 // its part by arithmetic. In the middle it waits for OUT/go.
 func trainer(args []string) error {
+	flags := flag.NewFlagSet("trainer", flag.ContinueOnError)
+	data, out := flags.String("data", "", "an array"), flags.String("out", "", "folder of what ranks leave")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	go endWhenTold()
@@ -45,7 +51,7 @@ func trainer(args []string) error {
 	if err != nil {
 		return err
 	}
-	refs := []pipeline.ArrayRef{{URI: args[0]}}
+	refs := []pipeline.ArrayRef{{URI: *data}}
 	arrays, err := loader.Arrays(ctx, refs...)
 	if err != nil {
 		return err
@@ -65,7 +71,7 @@ func trainer(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := epoch(ctx, l, job != nil, args[1]); err != nil {
+	if err := epoch(ctx, l, job != nil, *out); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	s := said{Rank: id.Rank, World: id.World, Local: id.LocalRank, Node: id.Node, Source: source, Expected: l.Expected(0).String(), Restarts: os.Getenv("TORCHELASTIC_RESTART_COUNT")}
@@ -78,7 +84,7 @@ func trainer(args []string) error {
 	if err = errors.Join(err, l.Close()); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(args[1], fmt.Sprintf("rank-%d.json", os.Getpid())), text, 0o600)
+	return os.WriteFile(filepath.Join(*out, fmt.Sprintf("rank-%d.json", os.Getpid())), text, 0o600)
 }
 
 // endWhenTold ends a rank at USR1, as one that has written its checkpoint.
