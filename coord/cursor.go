@@ -35,6 +35,9 @@ func NewCursor(job *Job, local int) *Cursor {
 	return &Cursor{ahead: job.Ahead, local: local, epoch: -1}
 }
 
+// Epoch is that of the lane, -1 before there is one.
+func (c *Cursor) Epoch() int64 { return c.epoch }
+
 // Update takes the lane as the newest state has it. It returns what was taken, and is
 // void now.
 func (c *Cursor) Update(epoch int64, lane []nd.Span) (void []nd.Span) {

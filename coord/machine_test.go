@@ -336,12 +336,11 @@ func checkWhole(t *testing.T, m *Machine) {
 // its commits.
 type player struct {
 	*log
-	t      *testing.T
-	r      *rand.Rand
-	seq    map[ID]uint64
-	owned  map[int64]ID // position to the author whose commit was effective
-	next   int
-	copies []*Machine
+	t     *testing.T
+	r     *rand.Rand
+	seq   map[ID]uint64
+	owned map[int64]ID // position to the author whose commit was effective
+	next  int
 }
 
 func (p *player) step() {

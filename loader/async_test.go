@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/headrace/headrace/agentapi"
-	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/coord/fence"
 	"github.com/headrace/headrace/loader"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/pipeline"
@@ -303,7 +303,7 @@ func TestAsyncOverALoss(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			f, err := coord.Dial(ctx, id, agentapi.Attach{Plan: s.PlanHash(), Mode: "async", N: s.N, Steps: s.Steps(), Epochs: 1, Ahead: 60})
+			f, err := fence.Dial(ctx, id, agentapi.Attach{Plan: s.PlanHash(), Mode: "async", N: s.N, Steps: s.Steps(), Epochs: 1, Ahead: 60})
 			if err != nil {
 				t.Error(err)
 				return

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/agentapi"
-	"github.com/headrace/headrace/coord"
 	"github.com/headrace/headrace/coord/agent"
+	"github.com/headrace/headrace/coord/fence"
 	"github.com/headrace/headrace/loader"
 	"github.com/headrace/headrace/pipeline"
 	"github.com/headrace/headrace/rank"
@@ -134,7 +134,7 @@ func TestLockstepOverALoss(t *testing.T) {
 		ranks.Go(func() {
 			over := sync.OnceFunc(end.Done)
 			defer over()
-			f, err := coord.Dial(ctx, id, agentapi.Attach{Plan: s.PlanHash(), Mode: "lockstep", N: s.N, Steps: s.Steps()})
+			f, err := fence.Dial(ctx, id, agentapi.Attach{Plan: s.PlanHash(), Mode: "lockstep", N: s.N, Steps: s.Steps()})
 			if err != nil {
 				t.Error(err)
 				return

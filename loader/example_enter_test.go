@@ -8,7 +8,7 @@ import (
 	"os"
 
 	"github.com/headrace/headrace/agentapi"
-	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/coord/fence"
 	"github.com/headrace/headrace/loader"
 	"github.com/headrace/headrace/pipeline"
 	"github.com/headrace/headrace/rank"
@@ -31,23 +31,23 @@ func ExampleLoader_Enter() {
 		log.Fatal(err)
 	}
 	job := agentapi.Attach{Plan: stream.PlanHash(), Mode: "lockstep", N: stream.N, Steps: stream.Steps()}
-	fence, err := coord.Dial(ctx, id, job)
+	f, err := fence.Dial(ctx, id, job)
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer fence.Close()
-	cfg.Fence, cfg.NoCheck = fence, true // the agents compare the plans
+	defer f.Close()
+	cfg.Fence, cfg.NoCheck = f, true // the agents compare the plans
 	l, err := loader.New(ctx, id, source, cfg)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer l.Close() //nolint:errcheck // nothing is written
-	if err := l.Enter(ctx, fence.Place()); err != nil {
+	if err := l.Enter(ctx, f.Place()); err != nil {
 		log.Fatal(err)
 	}
 	step := func(*pipeline.Batch) error { return nil } // forward, backward, all-reduce, update
 	last := func() (epoch, step int64) { return 0, 0 } // where the newest state of the model is
-	if err := trainEpoch(ctx, fence, l, step, last); err != nil {
+	if err := trainEpoch(ctx, f, l, step, last); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -56,15 +56,15 @@ func ExampleLoader_Enter() {
 // back to the step that the model's newest state belongs to: each of them may say so, the
 // first is heard, and all enter the new view. What the model is then must be what it was
 // before the step of the place that they enter.
-func trainEpoch(ctx context.Context, fence *coord.Fence, l *loader.Loader, train func(*pipeline.Batch) error, last func() (epoch, step int64)) error {
+func trainEpoch(ctx context.Context, f *fence.Fence, l *loader.Loader, train func(*pipeline.Batch) error, last func() (epoch, step int64)) error {
 	for {
 		batch, err := l.Next(ctx)
-		var view *coord.ViewError
+		var view *agentapi.ViewError
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
 		case errors.As(err, &view):
-			if err := enter(ctx, fence, l, last); err != nil {
+			if err := enter(ctx, f, l, last); err != nil {
 				return err
 			}
 		case err != nil:
@@ -78,14 +78,14 @@ func trainEpoch(ctx context.Context, fence *coord.Fence, l *loader.Loader, train
 }
 
 // enter enters the newest view.
-func enter(ctx context.Context, fence *coord.Fence, l *loader.Loader, last func() (epoch, step int64)) error {
-	if _, halted := fence.Newest(); halted {
+func enter(ctx context.Context, f *fence.Fence, l *loader.Loader, last func() (epoch, step int64)) error {
+	if _, halted := f.Newest(); halted {
 		epoch, step := last()
-		if err := fence.Redo(ctx, epoch, step); err != nil && !errors.Is(err, agentapi.ErrView) { // a newer view asks anew
+		if err := f.Redo(ctx, epoch, step); err != nil && !errors.Is(err, agentapi.ErrView) { // a newer view asks anew
 			return err
 		}
 	}
-	place, err := fence.Enter(ctx)
+	place, err := f.Enter(ctx)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/companion"
 	"github.com/headrace/headrace/companion/session"
-	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/coord/fence"
 	"github.com/headrace/headrace/rank"
 )
 
@@ -66,9 +66,9 @@ the two take turns.`,
 
 // join takes a client's loader into the job of its agent.
 func join(ctx context.Context, id rank.Identity, a agentapi.Attach) (session.Part, error) {
-	f, err := coord.Dial(ctx, id, a)
+	f, err := fence.Dial(ctx, id, a)
 	if err != nil {
-		return nil, err // not f: a nil *coord.Fence is no nil Part
+		return nil, err // not f: a nil *fence.Fence is no nil Part
 	}
 	return f, nil
 }

@@ -243,7 +243,7 @@ func TestOrderDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	ran := 0
-	for _, block := range fence.FindAllStringSubmatch(string(text), -1) {
+	for _, block := range fenced.FindAllStringSubmatch(string(text), -1) {
 		if block[1] != "console" {
 			continue
 		}

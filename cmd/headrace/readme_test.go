@@ -18,7 +18,7 @@ import (
 type block struct{ mark, language, text string }
 
 var (
-	fence  = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
+	fenced = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
 	marked = regexp.MustCompile(`<!-- test: (\w+) -->\s*$`)
 	link   = regexp.MustCompile(`\]\(([^)#]+)\)`)
 )
@@ -31,7 +31,7 @@ func readme(t *testing.T) (string, []block) {
 	}
 	text := string(data)
 	var blocks []block
-	for _, at := range fence.FindAllStringSubmatchIndex(text, -1) {
+	for _, at := range fenced.FindAllStringSubmatchIndex(text, -1) {
 		b := block{language: text[at[2]:at[3]], text: text[at[4]:at[5]]}
 		if m := marked.FindStringSubmatch(text[:at[0]]); m != nil {
 			b.mark = m[1]
@@ -86,7 +86,7 @@ func TestReadme(t *testing.T) {
 
 func TestReadmeLinks(t *testing.T) {
 	text, _ := readme(t)
-	for _, m := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+	for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
 		if strings.Contains(m[1], "://") {
 			continue
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/headrace/headrace/rank"
 )
 
-// Part is a rank's part in a job whose ranks come and go: a coord.Fence.
+// Part is a rank's part in a job whose ranks come and go: a coord/fence.Fence.
 type Part interface {
 	loader.Fence
 	loader.Lanes

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/agentapi"
-	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/coord/fence"
 	"github.com/headrace/headrace/nd"
 )
 
@@ -42,14 +42,14 @@ func startHost(t *testing.T, name string, change func(*Config)) *host {
 }
 
 func (h *host) stop() {
-	_ = h.Agent.Close()
+	_ = h.Close()
 	_ = h.server.Close()
 }
 
 // worker is a rank of an async job.
 type worker struct {
 	client *agentapi.Client
-	fence  *coord.Fence
+	fence  *fence.Fence
 }
 
 func (h *host) attach(ctx context.Context, local int, a agentapi.Attach) (*worker, error) {
@@ -57,7 +57,7 @@ func (h *host) attach(ctx context.Context, local int, a agentapi.Attach) (*worke
 	if err != nil {
 		return nil, err
 	}
-	f, err := coord.Attach(ctx, client, a, local)
+	f, err := fence.Attach(ctx, client, a, local)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
@@ -85,7 +85,7 @@ func (l *ledger) add(x nd.Span) {
 func (w *worker) work(ctx context.Context, l *ledger, most int) error {
 	for n := 0; most == 0 || n < most; n++ {
 		epoch, x, err := w.fence.Take(ctx, 5)
-		if errors.Is(err, coord.ErrOver) {
+		if errors.Is(err, fence.ErrOver) {
 			return nil
 		}
 		if err != nil {
@@ -136,7 +136,7 @@ func TestAsyncJobOverAgents(t *testing.T) {
 					failed <- fmt.Errorf("rank %d of host %d: %w", local, i, err)
 				}
 				if i == 2 && local == 1 {
-					_ = h.Agent.Close()
+					_ = h.Close()
 				}
 			})
 		}
@@ -192,7 +192,7 @@ func TestLockstepJobLosesARank(t *testing.T) {
 	steps(0, 600, workers[:]...) // further than the first leases
 	workers[1].die()
 	began := time.Now()
-	var view *coord.ViewError
+	var view *agentapi.ViewError
 	for _, w := range []*worker{workers[0], workers[2]} {
 		var err error
 		for s := int64(600); err == nil; s++ {

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"io"
-	"log"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -61,7 +60,7 @@ func gossipConfig(c *Config, id coord.ID, transport memberlist.Transport) (*memb
 	m.Name = id.String()
 	m.Label = label(c.Job)
 	m.Transport = transport
-	m.LogOutput, m.Logger = nil, log.New(io.Discard, "", 0)
+	m.LogOutput, m.Logger = io.Discard, nil
 	m.EnableCompression = false
 	m.GossipInterval, m.GossipNodes = 100*time.Millisecond, 4
 	m.ProbeInterval, m.ProbeTimeout, m.SuspicionMult = 500*time.Millisecond, 250*time.Millisecond, 4

@@ -37,10 +37,11 @@ var folders = map[string]row{
 
 	"agentapi":    {ours: []string{"nd", "internal/jsonframe"}, why: "the protocol is shared by both ends and must pull in neither"},
 	"companion":   {ours: []string{"nd", "pipeline", "companion/session", "agentapi"}, others: []string{"golang.org/x/sys"}, why: "the engine process is a session behind a socket"},
-	"coord":       {ours: []string{"nd", "rank", "sampler", "agentapi"}, pure: true, why: "the machine that the log drives is a pure function of the log"},
+	"coord":       {ours: []string{"nd"}, pure: true, why: "the machine that the log drives is a pure function of the log"},
 	"coord/group": {ours: []string{"nd", "coord"}, others: []string{"go.etcd.io/raft/v3", "google.golang.org/protobuf"}, pure: true, durations: true, why: "the decision loop has no I/O, so that the simulator can run many of them"},
+	"coord/fence": {ours: []string{"nd", "rank", "sampler", "coord", "agentapi"}, why: "the rank's side: what the agent says, and no part of deciding it"},
 	"coord/sim":   {ours: []string{"nd", "coord", "coord/group"}, why: "one thread, one seed"},
-	"coord/agent": {ours: []string{"nd", "rank", "coord", "coord/group", "agentapi", "metrics"}, others: []string{"github.com/hashicorp/memberlist", "go.etcd.io/raft/v3"}, why: "the shell around the decision loop"},
+	"coord/agent": {ours: []string{"nd", "rank", "sampler", "coord", "coord/group", "agentapi", "metrics", "internal/sealed"}, others: []string{"github.com/hashicorp/memberlist", "go.etcd.io/raft/v3"}, why: "the shell around the decision loop"},
 	"metrics":     {others: []string{"github.com/prometheus"}, why: "metrics serves numbers that are given to it"},
 	"launcher":    {ours: []string{"nd", "rank", "agentapi", "metrics", "coord/agent", "launcher/nvml", "launcher/rendezvous", "launcher/topology"}, others: []string{"golang.org/x/sys", "github.com/prometheus"}, why: "the launcher starts ranks and loads no data"},
 
@@ -50,7 +51,7 @@ var folders = map[string]row{
 	"launcher/topology":   {ours: []string{"nd", "launcher/nvml"}, others: []string{"golang.org/x/sys"}, why: "the machine's shape is read, not acted on"},
 	"launcher/nvml":       {others: []string{"github.com/NVIDIA/go-nvml"}, why: "NVML is wanted in one place, behind a build tag"},
 
-	"cabi":     {ours: []string{"nd", "rank", "sampler", "zarr", "store", "pipeline", "loader", "companion/session", "coord", "agentapi"}, why: "cabi translates calls; what it can do, Go programs can do without it"},
+	"cabi":     {ours: []string{"nd", "rank", "sampler", "zarr", "store", "pipeline", "loader", "companion/session", "coord/fence", "agentapi"}, why: "cabi translates calls; what it can do, Go programs can do without it"},
 	"cmd":      {ours: []string{"*"}, others: []string{"github.com/spf13", "github.com/schollz/progressbar", "golang.org/x/term", "golang.org/x/sys"}, why: "flags and printing only"},
 	"examples": {ours: []string{"nd", "rank", "sampler", "store", "cuda", "pipeline", "loader"}, why: "an example uses what a user has"},
 
@@ -65,6 +66,7 @@ var folders = map[string]row{
 	"internal/doctor":     {ours: []string{"rank", "store", "cuda", "cuda/kernels"}, others: []string{"golang.org/x/sys"}, why: "doctor looks at the machine, its GPUs and whether the kernels load there, not at data; store is where io_uring is tried"},
 	"internal/probe":      {ours: []string{"nd", "zarr", "codec", "store", "sampler", "pipeline", "cuda", "cuda/decode", "cuda/kernels"}, others: []string{"github.com/klauspost/compress", "golang.org/x/sys"}, why: "a probe reads chunks as they lie and decodes them by themselves; of the engine it knows how an array is opened"},
 	"internal/jsonframe":  {ours: []string{"nd"}, why: "the form of messages, not what they say"},
+	"internal/sealed":     {ours: []string{"nd"}, why: "bytes between two that know a key, not what they say"},
 	"internal/atomicfile": {ours: []string{"nd"}, others: []string{"golang.org/x/sys"}, why: "a file that is whole or absent"},
 	"tests/decoders":      {ours: []string{"cuda/kernels"}, others: []string{"github.com/klauspost/compress", "github.com/pierrec/lz4"}, why: "what the decoders are tried on is written by encoders of others"},
 	"internal/lint":       {why: "lint reads source and needs nothing of the engine"},

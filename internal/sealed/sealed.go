@@ -165,7 +165,7 @@ func (c *Conn) Send(message []byte, within time.Duration) error {
 func (c *Conn) Receive(limit int) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(c.in, head[:]); err != nil {
-		if err == io.EOF { //nolint:errorlint // as readers return it
+		if err == io.EOF {
 			return nil, err
 		}
 		return nil, nd.Errorf(nd.ErrIO, "stream: %w", err)

@@ -1,20 +1,25 @@
-package coord
+// Package fence is the rank's side of a job whose ranks come and go.
+//
+//	loader ── Lease, Delivered ──▶ Fence ◀── agentapi ──▶ agent of the node
+//	          Take, Finish
+//
+// What the job decides is package coord's; here is what one rank may do by it, as the
+// agent tells: which steps it may return, which positions it has, and when the view is
+// another one.
+package fence
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/headrace/headrace/agentapi"
+	"github.com/headrace/headrace/coord"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/rank"
-	"github.com/headrace/headrace/sampler"
 )
 
 // Fence is a rank's part in a job whose ranks come and go, as its agent tells it. It is a
@@ -41,7 +46,7 @@ type Fence struct {
 		in      bool          // it has entered a view
 		entered entry         // what the rank works under
 		changed chan struct{} // closed at the next change, and made anew
-		cursor  *Cursor       // async
+		cursor  *coord.Cursor // async
 		settled []agentapi.Decided
 	}
 }
@@ -64,8 +69,8 @@ func Attach(ctx context.Context, client *agentapi.Client, a agentapi.Attach, loc
 	f := &Fence{client: client, steps: max(1, a.Steps), stop: make(chan struct{})}
 	f.mu.changed = make(chan struct{})
 	f.mu.state.Rank = -1
-	if a.Mode == Async.String() {
-		f.mu.cursor = NewCursor(&Job{Ahead: a.Ahead}, local)
+	if a.Mode == coord.Async.String() {
+		f.mu.cursor = coord.NewCursor(&coord.Job{Ahead: a.Ahead}, local)
 	}
 	f.done.Store(a.Epoch*f.steps + a.Step)
 	f.used.Store(f.done.Load())
@@ -105,9 +110,9 @@ func (f *Fence) take(state *agentapi.JobState, decided []agentapi.Decided) {
 	defer f.mu.Unlock()
 	if c := f.mu.cursor; c != nil {
 		for _, d := range decided {
-			verdict := Effective
+			verdict := coord.Effective
 			if !d.Effective {
-				verdict = VoidLane
+				verdict = coord.VoidLane
 			}
 			for _, x := range c.Sent(nd.Span(d.Span)) {
 				f.mu.settled = append(f.mu.settled, agentapi.Decided{Epoch: d.Epoch, Span: agentapi.Span(x), Effective: d.Effective, Reason: d.Reason})
@@ -122,7 +127,7 @@ func (f *Fence) take(state *agentapi.JobState, decided []agentapi.Decided) {
 			for i, s := range state.Lane {
 				lane[i] = nd.Span(s)
 			}
-			before := c.epoch
+			before := c.Epoch()
 			for _, x := range c.Update(state.Epoch, lane) {
 				f.mu.settled = append(f.mu.settled, agentapi.Decided{Epoch: before, Span: agentapi.Span(x), Reason: "void: not in the lane"})
 			}
@@ -196,107 +201,6 @@ func (f *Fence) Delivered(epoch, step int64) {
 	}
 }
 
-// Enter waits until the newest view can be entered, and enters it: not while the job is
-// halted. The rank goes on at the step of its place.
-func (f *Fence) Enter(ctx context.Context) (Place, error) {
-	for {
-		p, changed, err := f.enter()
-		if err != nil || changed == nil {
-			return p, err
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return p, ctx.Err()
-		}
-	}
-}
-
-func (f *Fence) enter() (Place, <-chan struct{}, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s := &f.mu.state
-	if s.Ending != "" {
-		return Place{}, nil, ended(s)
-	}
-	if s.Rank < 0 || s.Halted {
-		return Place{}, f.mu.changed, nil
-	}
-	if now := (entry{s.View, s.Redo}); !f.mu.in || f.mu.entered != now {
-		// Where a view has the same ranks and there was no redo, the rank is beyond the cut.
-		at := s.Cut
-		if f.mu.in && now.redo == f.mu.entered.redo {
-			at = max(at, f.done.Load())
-		}
-		f.mu.in, f.mu.entered = true, now
-		f.done.Store(at)
-		f.used.Store(at)
-		f.allow()
-	}
-	return f.place(), nil, nil
-}
-
-// Redo has all ranks go on from a step, and waits until that is agreed. One rank calls it;
-// the others hear of it by their next step, or in Enter.
-func (f *Fence) Redo(ctx context.Context, epoch, step int64) error {
-	f.mu.Lock()
-	before, view, changed := f.mu.state.Redo, f.mu.state.View, f.mu.changed
-	f.mu.Unlock()
-	again := time.NewTicker(time.Second) // what was asked may have got lost
-	defer again.Stop()
-	for {
-		if err := f.client.Redo(agentapi.Redo{View: view, Redo: before, Step: epoch*f.steps + step}); err != nil {
-			return err
-		}
-		for asked := true; asked; {
-			select {
-			case <-changed:
-			case <-again.C:
-				asked = false
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			f.mu.Lock()
-			s := f.mu.state
-			changed = f.mu.changed
-			f.mu.Unlock()
-			switch {
-			case s.Ending != "":
-				return ended(&s)
-			case s.Redo != before:
-				return nil
-			case s.View != view:
-				return &ViewError{View: s.View, World: s.World, Halted: s.Halted}
-			}
-		}
-	}
-}
-
-// Place is the rank's place in the newest view; Rank is -1 where it has none.
-func (f *Fence) Place() Place {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.place()
-}
-
-// Newest is Place, and whether the job is halted: a rank is lost, and a Redo must say where
-// to go on before the view can be entered.
-func (f *Fence) Newest() (p Place, halted bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.place(), f.mu.state.Halted
-}
-
-// place is where the rank is. f.mu is held.
-func (f *Fence) place() Place {
-	s, at := &f.mu.state, f.done.Load()
-	p := Place{View: s.View, Rank: s.Rank, World: s.World, Epoch: at / f.steps, Step: at % f.steps}
-	if f.mu.cursor != nil {
-		p.Epoch, p.Step = s.Epoch, 0
-	}
-	return p
-}
-
 // reportEvery is how often an agent hears how far a rank is.
 const reportEvery = 100 * time.Millisecond
 
@@ -326,98 +230,6 @@ func (f *Fence) progress() (p agentapi.Progress, in bool) {
 	return agentapi.Progress{View: e.view, Redo: e.redo, Done: f.done.Load(), Used: f.used.Load()}, f.mu.in
 }
 
-// Take gives at most n positions that follow each other, of an async rank's lane. It waits for work, and
-// for room where too much is not committed. Closed is the end of the job.
-func (f *Fence) Take(ctx context.Context, n int64) (epoch int64, positions nd.Span, err error) {
-	for {
-		f.mu.Lock()
-		s := f.mu.state
-		changed := f.mu.changed
-		x, wait := f.mu.cursor.Take(n)
-		f.mu.Unlock()
-		switch {
-		case s.Ending != "":
-			return 0, nd.Span{}, ended(&s)
-		case wait == Go:
-			return s.Epoch, x, nil
-		case s.Over:
-			return 0, nd.Span{}, ErrOver
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return 0, nd.Span{}, ctx.Err()
-		}
-	}
-}
-
-// TryTake is Take without a wait: false is nothing for now.
-func (f *Fence) TryTake(n int64) (epoch int64, positions nd.Span, ok bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.mu.state.Ending != "" {
-		return 0, nd.Span{}, false
-	}
-	x, wait := f.mu.cursor.Take(n)
-	return f.mu.cursor.epoch, x, wait == Go
-}
-
-// Holds reports whether positions that were taken, and are not finished, are still this
-// rank's.
-func (f *Fence) Holds(epoch int64, positions nd.Span) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.mu.state.Ending == "" && epoch == f.mu.cursor.epoch && f.mu.cursor.Holds(positions)
-}
-
-// Closed is the last epoch that was closed, with the coverage that the agents agree on;
-// false before there is one.
-func (f *Fence) Closed() (agentapi.Closed, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if c := f.mu.state.Closed; c != nil {
-		return *c, true
-	}
-	return agentapi.Closed{}, false
-}
-
-// Settled is what became of positions that were taken, as they were taken: their commit
-// is effective, or they are void. Each is told once.
-func (f *Fence) Settled() []agentapi.Decided {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	settled := f.mu.settled
-	f.mu.settled = nil
-	return settled
-}
-
-// ErrOver is the end of an async job: all epochs are complete. It matches io.EOF.
-var ErrOver = fmt.Errorf("the job is over: %w", io.EOF)
-
-// Finish commits positions that were taken and are done. It is false where they are void:
-// another rank has them.
-func (f *Fence) Finish(epoch int64, positions nd.Span, digest [2]uint64) (bool, error) {
-	f.commit.Lock()
-	defer f.commit.Unlock()
-	f.mu.Lock()
-	if epoch != f.mu.cursor.epoch || !f.mu.cursor.Finish(positions, digest) {
-		f.mu.Unlock()
-		return false, nil
-	}
-	parts := f.mu.cursor.Parts()
-	f.mu.Unlock()
-	list := make([]agentapi.Part, len(parts))
-	for i, p := range parts {
-		list[i] = agentapi.Part{Epoch: p.Epoch, Span: agentapi.Span(p.Span), Digest: digestText(p.Digest)}
-	}
-	for some := range slices.Chunk(list, agentapi.MaxParts) {
-		if err := f.client.Commit(some); err != nil {
-			return true, err
-		}
-	}
-	return true, nil
-}
-
 // Close leaves the job. The client of Attach stays its owner's.
 func (f *Fence) Close() {
 	f.once.Do(func() {
@@ -429,5 +241,3 @@ func (f *Fence) Close() {
 		}
 	})
 }
-
-func digestText(d [2]uint64) string { return sampler.Digest{Lanes: d}.String() }

@@ -1,4 +1,4 @@
-package coord
+package fence
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/nd"
 )
+
+func span(a, b int64) nd.Span { return nd.Span{Start: a, Stop: b} }
 
 // desk is an agent of one rank: the test says what it tells.
 type desk struct {

@@ -1,0 +1,107 @@
+package fence
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/headrace/headrace/agentapi"
+	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/sampler"
+)
+
+// Take gives at most n positions that follow each other, of an async rank's lane. It waits for work, and
+// for room where too much is not committed. Closed is the end of the job.
+func (f *Fence) Take(ctx context.Context, n int64) (epoch int64, positions nd.Span, err error) {
+	for {
+		f.mu.Lock()
+		s := f.mu.state
+		changed := f.mu.changed
+		x, wait := f.mu.cursor.Take(n)
+		f.mu.Unlock()
+		switch {
+		case s.Ending != "":
+			return 0, nd.Span{}, ended(&s)
+		case wait == coord.Go:
+			return s.Epoch, x, nil
+		case s.Over:
+			return 0, nd.Span{}, ErrOver
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return 0, nd.Span{}, ctx.Err()
+		}
+	}
+}
+
+// TryTake is Take without a wait: false is nothing for now.
+func (f *Fence) TryTake(n int64) (epoch int64, positions nd.Span, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mu.state.Ending != "" {
+		return 0, nd.Span{}, false
+	}
+	x, wait := f.mu.cursor.Take(n)
+	return f.mu.cursor.Epoch(), x, wait == coord.Go
+}
+
+// Holds reports whether positions that were taken, and are not finished, are still this
+// rank's.
+func (f *Fence) Holds(epoch int64, positions nd.Span) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mu.state.Ending == "" && epoch == f.mu.cursor.Epoch() && f.mu.cursor.Holds(positions)
+}
+
+// Closed is the last epoch that was closed, with the coverage that the agents agree on;
+// false before there is one.
+func (f *Fence) Closed() (agentapi.Closed, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.mu.state.Closed; c != nil {
+		return *c, true
+	}
+	return agentapi.Closed{}, false
+}
+
+// Settled is what became of positions that were taken, as they were taken: their commit
+// is effective, or they are void. Each is told once.
+func (f *Fence) Settled() []agentapi.Decided {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	settled := f.mu.settled
+	f.mu.settled = nil
+	return settled
+}
+
+// ErrOver is the end of an async job: all epochs are complete. It matches io.EOF.
+var ErrOver = fmt.Errorf("the job is over: %w", io.EOF)
+
+// Finish commits positions that were taken and are done. It is false where they are void:
+// another rank has them.
+func (f *Fence) Finish(epoch int64, positions nd.Span, digest [2]uint64) (bool, error) {
+	f.commit.Lock()
+	defer f.commit.Unlock()
+	f.mu.Lock()
+	if epoch != f.mu.cursor.Epoch() || !f.mu.cursor.Finish(positions, digest) {
+		f.mu.Unlock()
+		return false, nil
+	}
+	parts := f.mu.cursor.Parts()
+	f.mu.Unlock()
+	list := make([]agentapi.Part, len(parts))
+	for i, p := range parts {
+		list[i] = agentapi.Part{Epoch: p.Epoch, Span: agentapi.Span(p.Span), Digest: digestText(p.Digest)}
+	}
+	for some := range slices.Chunk(list, agentapi.MaxParts) {
+		if err := f.client.Commit(some); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+func digestText(d [2]uint64) string { return sampler.Digest{Lanes: d}.String() }
