@@ -38,6 +38,7 @@ type Agent struct {
 	mu struct {
 		sync.Mutex
 		state   group.State
+		decide  int // how many decide with this agent
 		closed  bool
 		refused string
 	}
@@ -193,7 +194,7 @@ func (a *Agent) act() {
 		a.self.gossip.spread(n.Stamp())
 	}
 	a.mu.Lock()
-	a.mu.state = state
+	a.mu.state, a.mu.decide = state, n.Deciding()
 	a.mu.Unlock()
 	switch {
 	case state.Ending == "":

@@ -85,16 +85,19 @@ func (a *Agent) table() *metrics.Table {
 		{Name: "headrace_agent_view", Help: "number of the newest view; absent before there is one"},
 		{Name: "headrace_agent_members", Help: "agents in that view"},
 		{Name: "headrace_agent_world", Help: "ranks in that view"},
+		{Name: "headrace_agent_deciding", Help: "agents by whose majority things are decided, as one of them knows; 0 at the others"},
 		{Name: "headrace_agent_halted", Help: "1 while a rank is lost and no redo has said where to go on"},
 		{Name: "headrace_agent_over", Help: "1 once all epochs are closed"},
 	}
 	return metrics.NewTable([]string{"job"}, columns, func() []metrics.Row {
-		s := a.State()
+		a.mu.Lock()
+		s, decide := a.mu.state, a.mu.decide
+		a.mu.Unlock()
 		if s.View == nil {
 			return nil
 		}
 		return []metrics.Row{{Labels: []string{a.config.Job}, Values: []float64{
-			float64(s.View.Number), float64(len(s.View.Members)), float64(s.View.World()), number(s.Halted), number(s.Over),
+			float64(s.View.Number), float64(len(s.View.Members)), float64(s.View.World()), float64(decide), number(s.Halted), number(s.Over),
 		}}}
 	})
 }

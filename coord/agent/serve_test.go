@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/headrace/headrace/agentapi"
-	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/coord/fence"
 )
 
 // asked is what an agent's page answers.
@@ -87,14 +87,14 @@ func TestServeAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fence, err := coord.Attach(ctx, client, agentapi.Attach{Plan: "p", Mode: "async", N: 10, Steps: 1, Epochs: 1, Ahead: 4}, 0)
+	seat, err := fence.Attach(ctx, client, agentapi.Attach{Plan: "p", Mode: "async", N: 10, Steps: 1, Epochs: 1, Ahead: 4}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, body := asked(t, page, "/metrics", "token"); !strings.Contains(body, `headrace_agent_world{job="job"} 1`) {
 		t.Errorf("with a rank:\n%s", body)
 	}
-	fence.Close()
+	seat.Close()
 	_ = client.Close()
 	cancel()
 	if err := <-ended; err != nil {

@@ -121,6 +121,18 @@ func (n *Node) State() State {
 	return s
 }
 
+// Deciding is how many decide now, as far as this agent takes part: 0 where it does not, and
+// the number before the change while it changes.
+func (n *Node) Deciding() int {
+	if n.voter == nil {
+		return 0
+	}
+	if out := n.voter.config.GetVotersOutgoing(); len(out) > 0 {
+		return len(out)
+	}
+	return len(n.voter.config.GetVoters())
+}
+
 // Waiting is why nothing new can be decided now; empty: it can, as far as is known.
 func (n *Node) Waiting() string {
 	patience := deafAfter * n.cfg.Beat

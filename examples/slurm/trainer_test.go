@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/agentapi"
-	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/coord/fence"
 	"github.com/headrace/headrace/loader"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/pipeline"
@@ -71,7 +71,7 @@ func trainer(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := epoch(ctx, l, job != nil, *out); err != nil {
+	if err := epoch(ctx, l, *out); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	s := said{Rank: id.Rank, World: id.World, Local: id.LocalRank, Node: id.Node, Source: source, Expected: l.Expected(0).String(), Restarts: os.Getenv("TORCHELASTIC_RESTART_COUNT")}
@@ -96,7 +96,7 @@ func endWhenTold() {
 }
 
 // join joins the job of the agent, if it coordinates.
-func join(ctx context.Context, id rank.Identity, crops sampler.Source, cfg *loader.Config) (*coord.Fence, error) {
+func join(ctx context.Context, id rank.Identity, crops sampler.Source, cfg *loader.Config) (*fence.Fence, error) {
 	if id.Agent == "" {
 		return nil, nil //nolint:nilnil // no agent is no error
 	}
@@ -104,7 +104,7 @@ func join(ctx context.Context, id rank.Identity, crops sampler.Source, cfg *load
 	if err != nil {
 		return nil, err
 	}
-	job, err := coord.Dial(ctx, id, agentapi.Attach{Plan: stream.PlanHash(), Mode: "async", N: stream.N, Steps: 1, Epochs: 1, Ahead: 64})
+	job, err := fence.Dial(ctx, id, agentapi.Attach{Plan: stream.PlanHash(), Mode: "async", N: stream.N, Steps: 1, Epochs: 1, Ahead: 64})
 	if errors.Is(err, nd.ErrUnsupported) {
 		return nil, nil //nolint:nilnil // the launcher's
 	}
@@ -115,7 +115,7 @@ func join(ctx context.Context, id rank.Identity, crops sampler.Source, cfg *load
 }
 
 // epoch takes batches until the job's epoch is over.
-func epoch(ctx context.Context, l *loader.Loader, async bool, out string) error {
+func epoch(ctx context.Context, l *loader.Loader, out string) error {
 	for n := 0; ; n++ {
 		if n == holdAfter {
 			if err := hold(ctx, out); err != nil {
@@ -124,7 +124,7 @@ func epoch(ctx context.Context, l *loader.Loader, async bool, out string) error 
 		}
 		batch, err := l.Next(ctx)
 		switch {
-		case errors.Is(err, io.EOF), async && errors.Is(err, coord.ErrOver):
+		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
 			return err
