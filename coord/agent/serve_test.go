@@ -87,14 +87,14 @@ func TestServeAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seat, err := fence.Attach(ctx, client, agentapi.Attach{Plan: "p", Mode: "async", N: 10, Steps: 1, Epochs: 1, Ahead: 4}, 0)
+	part, err := fence.Attach(ctx, client, agentapi.Attach{Plan: "p", Mode: "async", N: 10, Steps: 1, Epochs: 1, Ahead: 4}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, body := asked(t, page, "/metrics", "token"); !strings.Contains(body, `headrace_agent_world{job="job"} 1`) {
 		t.Errorf("with a rank:\n%s", body)
 	}
-	seat.Close()
+	part.Close()
 	_ = client.Close()
 	cancel()
 	if err := <-ended; err != nil {

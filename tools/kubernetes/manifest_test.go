@@ -35,7 +35,7 @@ func read(t *testing.T, name string) manifest {
 		t.Fatal(err)
 	}
 	m := manifest{name: name}
-	for _, doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
+	for doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
 		var kind struct{ APIVersion, Kind string }
 		if err := yaml.Unmarshal(doc, &kind); err != nil {
 			t.Fatal(err)
