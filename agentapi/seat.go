@@ -46,10 +46,11 @@ type JobState struct {
 	Halted  bool    `json:"halted"`  // lockstep: a rank is lost, and no redo has said where to go on
 	Redo    uint64  `json:"redo"`    // lockstep: how often the job was set to a step
 	Epoch   int64   `json:"epoch"`
-	Over    bool    `json:"over"`             // all epochs are closed
-	Lane    []Span  `json:"lane"`             // async: what the rank has to deliver, in this order
-	Closed  *Closed `json:"closed,omitempty"` // the last epoch that was closed
-	Ending  string  `json:"ending,omitempty"` // why the rank has no part any more
+	Over    bool    `json:"over"`              // all epochs are closed
+	Lane    []Span  `json:"lane"`              // async: what the rank has to deliver, in this order
+	Closed  *Closed `json:"closed,omitempty"`  // the last epoch that was closed
+	Waiting string  `json:"waiting,omitempty"` // why nothing new is decided now
+	Ending  string  `json:"ending,omitempty"`  // why the rank has no part any more
 }
 
 // Closed is an epoch that is complete.
@@ -86,6 +87,7 @@ type Decided struct {
 	Epoch     int64  `json:"epoch"`
 	Span      Span   `json:"span"`
 	Effective bool   `json:"effective"`
+	Unknown   bool   `json:"unknown,omitempty"` // it may be effective: the agent was evicted before it heard
 	Reason    string `json:"reason,omitempty"`
 }
 
@@ -104,6 +106,7 @@ const MaxParts = 1024
 type Seat struct {
 	Hello Hello
 
+	number uint64 // of the connection's attaches
 	client *client
 	mu     struct {
 		sync.Mutex
@@ -137,7 +140,7 @@ func (s *Seat) tell(add func()) {
 	s.mu.queued = true
 	s.mu.Unlock()
 	if !queued {
-		s.client.reply(&message{Type: typeState, seat: s})
+		s.client.reply(&message{Type: typeState, Seat: s.number, seat: s})
 	}
 }
 
@@ -156,18 +159,25 @@ func (s *Server) coordinate(c *client, m *message) error {
 		return nd.Errorf(nd.ErrUnsupported, "an unexpected %s: nobody coordinates here", m.Type)
 	}
 	if m.Type == typeAttach {
-		if c.seat != nil {
+		switch {
+		case c.seat != nil:
 			return nd.Errorf(nd.ErrConfig, "rank %d attaches twice", c.hello.Rank)
+		case m.Seat != c.seats+1:
+			return nd.Errorf(nd.ErrCorrupt, "attach %d of rank %d, after %d", m.Seat, c.hello.Rank, c.seats)
 		}
-		c.seat = &Seat{Hello: c.hello, client: c}
+		c.seats++
+		c.seat = &Seat{Hello: c.hello, number: m.Seat, client: c}
 		if err := d.Attach(c.seat, *m.Attach); err != nil {
 			c.seat = nil
 			return err
 		}
 		return nil
 	}
-	if c.seat == nil {
+	switch {
+	case m.Seat == 0 || m.Seat > c.seats:
 		return nd.Errorf(nd.ErrConfig, "a %s of rank %d, which is not attached", m.Type, c.hello.Rank)
+	case c.seat == nil || m.Seat != c.seat.number:
+		return nil // it was said before the rank detached
 	}
 	switch m.Type {
 	case typeProgress:

@@ -43,7 +43,7 @@ func newLibrary(stderr io.Writer) *library {
 
 // join takes a loader into the job of its agent.
 func join(ctx context.Context, id rank.Identity, a agentapi.Attach) (session.Part, error) {
-	f, err := fence.Dial(ctx, id, a)
+	f, err := fence.Open(ctx, id, a)
 	if err != nil {
 		return nil, err // not f: a nil *fence.Fence is no nil Part
 	}

@@ -153,6 +153,16 @@ func (c *Cursor) Holds(x nd.Span) bool {
 	return slices.ContainsFunc(c.taken, func(t taken) bool { return t.span == x && !t.done })
 }
 
+// Undecided lists what is finished, and of which it is not known whether it counts.
+func (c *Cursor) Undecided() (list []nd.Span) {
+	for _, t := range c.taken {
+		if t.done {
+			list = append(list, t.span)
+		}
+	}
+	return list
+}
+
 // Sent lists what was taken and is in a commit, within a span that was decided.
 func (c *Cursor) Sent(x nd.Span) (list []nd.Span) {
 	for _, t := range c.taken {

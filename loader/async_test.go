@@ -5,8 +5,10 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/coord/fence"
@@ -28,6 +30,8 @@ type script struct {
 	finished []nd.Span
 	digest   sampler.Digest
 	settled  []agentapi.Decided
+	open     bool                // what was finished is not decided
+	void     []agentapi.Decided  // of that
 	dry      func(*script) error // called with mu held where Take finds nothing
 }
 
@@ -87,6 +91,22 @@ func (s *script) Settled() []agentapi.Decided {
 	list := s.settled
 	s.settled = nil
 	return list
+}
+
+func (s *script) Await(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		void, open := s.void, s.open
+		s.mu.Unlock()
+		switch {
+		case !open && void != nil:
+			return &agentapi.VoidError{Parts: void}
+		case !open:
+			return nil
+		case ctx.Err() != nil:
+			return &agentapi.WaitError{What: "a verdict", Reason: "no majority", Err: ctx.Err()}
+		}
+	}
 }
 
 // over ends the job once all that was taken is finished.
@@ -192,6 +212,52 @@ func TestVoidPositions(t *testing.T) {
 	}
 	if r, _ := l.Report(0); r.Coverage.Count != 10 {
 		t.Errorf("report %+v", r)
+	}
+}
+
+// After a Flush that returned nil all that was committed counts; what does not is told with its
+// positions, once, and a wait that ends says for what it was.
+func TestFlush(t *testing.T) {
+	source, cfg := grid(t, 50), config(store.NewMemory(objects(50)))
+	s := &script{lane: []nd.Span{{Start: 0, Stop: 20}}, dry: func(*script) error { return io.EOF }, open: true}
+	cfg.Lanes = s
+	l := open(t, rank.Single(), source, cfg)
+	var held [2]*pipeline.Batch
+	for i := range held {
+		var err error
+		if held[i], err = l.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer held[i].Release(nil) //nolint:errcheck // of host memory
+	}
+	a, b := held[0], held[1]
+	s.mu.Lock()
+	s.taken = slices.DeleteFunc(s.taken, func(x nd.Span) bool { return x.Start == 0 })
+	s.mu.Unlock()
+	if ok, err := l.Commit(a); ok || err != nil {
+		t.Errorf("a void batch: %v, %v", ok, err)
+	}
+	if ok, err := l.Commit(b); !ok || err != nil {
+		t.Errorf("%v, %v", ok, err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	var void *agentapi.VoidError
+	err := l.Flush(short)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no majority") || !errors.As(err, &void) || len(void.Parts) != 1 {
+		t.Errorf("nothing is decided: %v", err)
+	}
+	s.mu.Lock()
+	s.open, s.void = false, []agentapi.Decided{{Span: agentapi.Span{Start: 5, Stop: 10}, Reason: "void: old view"}}
+	s.mu.Unlock()
+	if err := l.Flush(t.Context()); !errors.As(err, &void) || len(void.Parts) != 1 || void.Parts[0].Span.Start != 5 || !errors.Is(err, agentapi.ErrVoid) {
+		t.Errorf("a part is void: %v", err)
+	}
+	s.mu.Lock()
+	s.void = nil
+	s.mu.Unlock()
+	if err := l.Flush(t.Context()); err != nil {
+		t.Errorf("then: %v", err)
 	}
 }
 

@@ -38,6 +38,7 @@ var kinds = []struct {
 	{nd.ErrIO, "io"},
 	{context.Canceled, "cancelled"},
 	{agentapi.ErrView, "view"},
+	{agentapi.ErrVoid, "void"},
 }
 
 // KindOf finds the kind of an error: its number and its name. What matches none

@@ -62,6 +62,7 @@ type loaderObject struct {
 	source sampler.Source
 	seat   *seat // nil in no job whose ranks come and go
 	epochs int64 // of an async job
+	manual bool  // the client commits
 	ahead  int64 // positions of an async job that a rank may have and not have committed
 }
 
@@ -101,7 +102,7 @@ func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &loaderObject{l: l, id: id, where: r.placed, source: source.source, seat: at, epochs: r.Loader.Epochs, ahead: aheadOf(&c)}, nil
+	return &loaderObject{l: l, id: id, where: r.placed, source: source.source, seat: at, epochs: r.Loader.Epochs, manual: r.Loader.Manual, ahead: aheadOf(&c)}, nil
 }
 
 // aheadOf is how many positions a rank may have without a commit: the look-ahead, two
@@ -114,8 +115,13 @@ func aheadOf(c *loader.Config) int64 {
 
 func (o *loaderObject) close() error {
 	defer o.end()
-	o.seat.leave() // first: what is released from here on is not committed
-	return o.l.Close()
+	err := o.seat.leave() // first: what is released from here on is not committed
+	if !o.manual {
+		err = nil // what is released and does not count has come to another rank
+	} else if wait, ok := errors.AsType[*agentapi.WaitError](err); ok {
+		err = nd.Errorf(nd.ErrIO, "closed without an answer: %s", wait.Error())
+	}
+	return errors.Join(err, o.l.Close())
 }
 
 // loaderAbout describes a loader; Load may change it.
@@ -134,7 +140,9 @@ type loaderAbout struct {
 	Joined      bool   `json:"joined"`
 }
 
-func (o *loaderObject) about() any {
+func (o *loaderObject) about() any { return o.is() }
+
+func (o *loaderObject) is() loaderAbout {
 	stream, id := o.l.Stream(), o.l.Identity()
 	world, steps := id.World, o.l.Len()
 	part := o.seat.taken()
@@ -150,7 +158,7 @@ func (o *loaderObject) about() any {
 		placed: o.where,
 		Len:    steps, BatchSize: stream.MaxRows(world), Global: stream.Global,
 		Rank: id.Rank, World: id.World, Fingerprint: o.l.Fingerprint(),
-		Plan: stream.PlanHash(), Checks: o.l.Checks(), Note: o.l.Note(), Job: o.seat != nil, Joined: part != nil,
+		Plan: stream.PlanHash(), Checks: o.l.Checks(), Note: o.l.Note(), Job: o.seat != nil, Joined: o.seat.joined(),
 	}
 }
 
@@ -173,7 +181,7 @@ func (o *loaderObject) answer(ctx context.Context, method string, argument []byt
 	}
 	switch method {
 	case "stats":
-		return statsOf(o.where, o.l.Stats(), o.held()), nil
+		return loaderStats{statsOf(o.where, o.l.Stats(), o.held()), o.seat.waiting()}, nil
 	case "epoch":
 		return o.l.Epoch(), nil
 	case "set_epoch":

@@ -3,7 +3,9 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
+	"time"
 
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/loader"
@@ -23,11 +25,15 @@ type Part interface {
 	Newest() (place agentapi.Place, halted bool)
 	// Closed is the last epoch that was closed.
 	Closed() (agentapi.Closed, bool)
+	// Waiting is why nothing new is decided in the job now; empty: it is.
+	Waiting() string
+	// Leave waits until all that was finished is decided, and leaves.
+	Leave(ctx context.Context) error
 	Close()
 }
 
 // Join takes a rank into the job of the agent that its identity names, and waits until it
-// is in a view. What a coordinator is, a session is told by its owner.
+// is in a view when it enters. What a coordinator is, a session is told by its owner.
 type Join func(ctx context.Context, id rank.Identity, a agentapi.Attach) (Part, error)
 
 // seat is a loader's place in a job: kept for it from when the loader is opened, and taken
@@ -37,7 +43,8 @@ type seat struct {
 	async bool
 	mu    struct {
 		sync.Mutex
-		part Part
+		part    Part
+		entered bool
 	}
 }
 
@@ -96,10 +103,14 @@ func (s *seat) taken() Part {
 
 var errNotJoined = nd.Errorf(nd.ErrBug, "the loader has not joined its job")
 
-// take joins, with the loader's place where the job is formed now.
-func (s *seat) take(ctx context.Context, o *loaderObject) error {
-	if s == nil || s.taken() != nil {
+// take joins, with the loader's place where the job is formed now. The view is waited for until
+// patience ends.
+func (s *seat) take(ctx, patience context.Context, o *loaderObject) error {
+	if s == nil || s.joined() {
 		return nil
+	}
+	if s.taken() != nil {
+		return s.enterFirst(ctx, patience, o)
 	}
 	stream, at := o.l.Stream(), o.l.State()
 	a := agentapi.Attach{Plan: stream.PlanHash(), Mode: "lockstep", N: stream.N, Steps: stream.Steps(), Epoch: at.Epoch, Step: at.NextPosition / stream.Global}
@@ -116,35 +127,129 @@ func (s *seat) take(ctx context.Context, o *loaderObject) error {
 	s.mu.Lock()
 	s.mu.part = part
 	s.mu.Unlock()
-	return s.enter(ctx, o)
+	return s.enterFirst(ctx, patience, o)
+}
+
+// enterFirst enters the first view. A wait that is ended goes on with the next call; after
+// another error the rank is in no job.
+func (s *seat) enterFirst(ctx, patience context.Context, o *loaderObject) error {
+	err := s.enter(ctx, patience, o)
+	s.mu.Lock()
+	part := s.mu.part
+	s.mu.entered = err == nil
+	gone := err != nil && ctx.Err() == nil && !waits(err)
+	if gone {
+		s.mu.part = nil
+	}
+	s.mu.Unlock()
+	if gone {
+		part.Close()
+	}
+	return err
+}
+
+// joined reports whether the rank has been in a view.
+func (s *seat) joined() bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.entered
 }
 
 // enter enters the newest view.
-func (s *seat) enter(ctx context.Context, o *loaderObject) error {
+func (s *seat) enter(ctx, patience context.Context, o *loaderObject) error {
 	part := s.taken()
 	if part == nil {
 		return errNotJoined
 	}
-	place, err := part.Enter(ctx)
+	place, err := part.Enter(patience)
 	if err != nil || s.async {
 		return err
 	}
 	return o.l.Enter(ctx, place)
 }
 
-// leave gives the seat up.
-func (s *seat) leave() {
-	if part := s.taken(); part != nil {
-		part.Close()
+// leaveTime is how long a loader that is closed waits for what was committed to be decided.
+const leaveTime = 5 * time.Second
+
+// leave gives the seat up. What was committed is decided then, or it takes too long.
+func (s *seat) leave() error {
+	part := s.taken()
+	if part == nil {
+		return nil
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
+	return part.Leave(ctx)
+}
+
+// waiting is why nothing new is decided in the job, empty without one.
+func (s *seat) waiting() string {
+	if part := s.taken(); part != nil {
+		return part.Waiting()
+	}
+	return ""
+}
+
+// joining is a loader that joins, and what it waits for still.
+type joining struct {
+	loaderAbout
+	Waits string `json:"waits"`
+}
+
+// join joins, for as long as one call may take.
+func (o *loaderObject) join(ctx context.Context, wait time.Duration) (joining, error) {
+	short, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	err := o.seat.take(ctx, short, o)
+	if waits(err) && ctx.Err() == nil {
+		return joining{o.is(), o.seat.waiting()}, nil
+	}
+	return joining{loaderAbout: o.is()}, err
 }
 
 // viewAbout is where a rank is.
 type viewAbout struct {
-	Number uint64 `json:"number"`
-	Rank   int    `json:"rank"`
-	World  int    `json:"world"`
-	Halted bool   `json:"halted"`
+	Number  uint64 `json:"number"`
+	Rank    int    `json:"rank"`
+	World   int    `json:"world"`
+	Halted  bool   `json:"halted"`
+	Waiting string `json:"waiting"`
+}
+
+// flushed is what a flush came to.
+type flushed struct {
+	Void    [][3]int64 `json:"void"`    // epoch, start and stop of parts that do not count
+	Unknown [][3]int64 `json:"unknown"` // of parts of which it is not known
+	Text    string     `json:"text"`    // about them
+	Waits   string     `json:"waits"`   // what is waited for still; empty: all is decided
+}
+
+// flush waits until all that was committed is decided, at most so long.
+func (o *loaderObject) flush(ctx context.Context, wait time.Duration) (flushed, error) {
+	f := flushed{Void: [][3]int64{}, Unknown: [][3]int64{}}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	err := o.l.Flush(ctx)
+	if void, ok := errors.AsType[*agentapi.VoidError](err); ok {
+		f.Text = void.Error()
+		for _, p := range void.Parts {
+			list := &f.Void
+			if p.Unknown {
+				list = &f.Unknown
+			}
+			*list = append(*list, [3]int64{p.Epoch, p.Span.Start, p.Span.Stop})
+		}
+	}
+	if e, ok := errors.AsType[*agentapi.WaitError](err); ok {
+		f.Waits = e.Error()
+	}
+	if f.Text != "" || f.Waits != "" {
+		err = nil
+	}
+	return f, err
 }
 
 // answerSeat answers what is asked of a loader in a job; refused is what only loaders may
@@ -153,13 +258,17 @@ func (o *loaderObject) answerSeat(ctx context.Context, method string, argument [
 	part := o.seat.taken()
 	switch method {
 	case "join":
-		err = o.seat.take(ctx, o)
-		return o.about(), true, err
+		var wait int64
+		if err := Parse(argument, &wait); err != nil {
+			return nil, true, err
+		}
+		about, err := o.join(ctx, time.Duration(wait)*time.Millisecond)
+		return about, true, err
 	case "enter":
 		if part == nil {
 			return nil, true, nd.Errorf(nd.ErrConfig, "enter: the loader is in no job whose ranks come and go")
 		}
-		err = o.seat.enter(ctx, o)
+		err = o.seat.enter(ctx, ctx, o)
 		return o.about(), true, err
 	case "commit":
 		var b struct{ Epoch, Step int64 }
@@ -168,6 +277,13 @@ func (o *loaderObject) answerSeat(ctx context.Context, method string, argument [
 		}
 		ok, err := o.l.CommitStep(b.Epoch, b.Step)
 		return ok, true, err
+	case "flush":
+		var wait int64
+		if err := Parse(argument, &wait); err != nil {
+			return nil, true, err
+		}
+		f, err := o.flush(ctx, time.Duration(wait)*time.Millisecond)
+		return f, true, err
 	}
 	if part == nil {
 		return nil, false, nil
@@ -175,7 +291,7 @@ func (o *loaderObject) answerSeat(ctx context.Context, method string, argument [
 	switch method {
 	case "view":
 		place, halted := part.Newest()
-		return viewAbout{place.View, place.Rank, place.World, halted}, true, nil
+		return viewAbout{place.View, place.Rank, place.World, halted, part.Waiting()}, true, nil
 	case "closed":
 		if c, ok := part.Closed(); ok {
 			return c, true, nil
@@ -256,6 +372,13 @@ func (s *seat) Finish(epoch int64, positions nd.Span, digest [2]uint64) (bool, e
 		return part.Finish(epoch, positions, digest)
 	}
 	return false, errNotJoined
+}
+
+func (s *seat) Await(ctx context.Context) error {
+	if part := s.taken(); part != nil {
+		return part.Await(ctx)
+	}
+	return nil
 }
 
 func (s *seat) Settled() []agentapi.Decided {

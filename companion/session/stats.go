@@ -39,6 +39,12 @@ type stats struct {
 	BatchesHeld      int64        `json:"batches_held"` // by the user
 }
 
+// loaderStats are those of a loader.
+type loaderStats struct {
+	stats
+	Waiting string `json:"waiting"` // why nothing new is decided in its job; empty: it is
+}
+
 func statsOf(where placed, s pipeline.Stats, held *atomic.Int64) stats {
 	out := stats{
 		placed:      where,

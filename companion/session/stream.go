@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/pipeline"
 )
@@ -71,7 +72,7 @@ func (s *Session) next(ctx context.Context, from stream, timeout time.Duration, 
 	defer cancel()
 	d, err := from.nextBatch(waiting)
 	switch {
-	case err == context.DeadlineExceeded: //nolint:errorlint // ours, as it is: a store's timeout comes wrapped
+	case err == context.DeadlineExceeded, waits(err): //nolint:errorlint // ours, as it is: a store's timeout comes wrapped
 		return Again, nil
 	case errors.Is(err, io.EOF):
 		return Ended, nil
@@ -90,6 +91,12 @@ func (s *Session) next(ctx context.Context, from stream, timeout time.Duration, 
 		return Failed, err
 	}
 	return Done, nil
+}
+
+// waits reports whether a wait for the job was ended by the timeout.
+func waits(err error) bool {
+	_, ok := errors.AsType[*agentapi.WaitError](err)
+	return ok && errors.Is(err, context.DeadlineExceeded)
 }
 
 // answerer is an object that can be asked for something by name.

@@ -32,7 +32,7 @@ func (f *Fence) Take(ctx context.Context, n int64) (epoch int64, positions nd.Sp
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return 0, nd.Span{}, ctx.Err()
+			return 0, nd.Span{}, f.waited(ctx, "there are no positions for this rank")
 		}
 	}
 }
@@ -80,8 +80,49 @@ func (f *Fence) Settled() []agentapi.Decided {
 // ErrOver is the end of an async job: all epochs are complete. It matches io.EOF.
 var ErrOver = fmt.Errorf("the job is over: %w", io.EOF)
 
-// Finish commits positions that were taken and are done. It is false where they are void:
-// another rank has them.
+// Await waits until it is known of all that this rank has finished whether it counts: nil
+// means that it does, and stays so. What is void is a *agentapi.VoidError, which tells each
+// part once. Parts are decided in the lane's order: what is finished waits for what was
+// taken before it. If ctx ends first the error is a *agentapi.WaitError.
+func (f *Fence) Await(ctx context.Context) error {
+	for {
+		f.mu.Lock()
+		s, changed, void := f.mu.state, f.mu.changed, f.mu.void
+		var open []nd.Span
+		if f.mu.cursor != nil {
+			open = f.mu.cursor.Undecided()
+		}
+		if len(open) == 0 {
+			f.mu.void = nil
+		}
+		f.mu.Unlock()
+		switch {
+		case len(open) == 0 && len(void) > 0:
+			return &agentapi.VoidError{Parts: void}
+		case len(open) == 0:
+			return nil
+		case s.Ending != "":
+			return nd.Errorf(nd.ErrClosed, "it is not known what became of %s: %s", list(open), s.Ending)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return f.waited(ctx, "it is not known yet what became of "+list(open))
+		}
+	}
+}
+
+// list names positions, the first of many.
+func list(spans []nd.Span) string {
+	text := fmt.Sprintf("positions %d to %d", spans[0].Start, spans[0].Stop)
+	if more := len(spans) - 1; more > 0 {
+		text += fmt.Sprintf(" and %d parts more", more)
+	}
+	return text
+}
+
+// Finish commits positions that were taken and are done; Await tells what becomes of them. It
+// is false where they are void already: another rank has them.
 func (f *Fence) Finish(epoch int64, positions nd.Span, digest [2]uint64) (bool, error) {
 	f.commit.Lock()
 	defer f.commit.Unlock()
@@ -97,7 +138,7 @@ func (f *Fence) Finish(epoch int64, positions nd.Span, digest [2]uint64) (bool, 
 		list[i] = agentapi.Part{Epoch: p.Epoch, Span: agentapi.Span(p.Span), Digest: digestText(p.Digest)}
 	}
 	for some := range slices.Chunk(list, agentapi.MaxParts) {
-		if err := f.client.Commit(some); err != nil {
+		if err := f.job.Commit(some); err != nil {
 			return true, err
 		}
 	}

@@ -18,7 +18,7 @@ func (f *Fence) Enter(ctx context.Context) (Place, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return p, ctx.Err()
+			return p, f.waited(ctx, "the newest view cannot be entered yet")
 		}
 	}
 }
@@ -28,6 +28,9 @@ func (f *Fence) enter() (Place, <-chan struct{}, error) {
 	defer f.mu.Unlock()
 	s := &f.mu.state
 	if s.Ending != "" {
+		if why := f.client.Err(); why != nil && !f.mu.in { // its kind says whose fault it is
+			return Place{}, nil, why
+		}
 		return Place{}, nil, ended(s)
 	}
 	if s.Rank < 0 || s.Halted {
@@ -56,7 +59,7 @@ func (f *Fence) Redo(ctx context.Context, epoch, step int64) error {
 	again := time.NewTicker(time.Second) // what was asked may have got lost
 	defer again.Stop()
 	for {
-		if err := f.client.Redo(agentapi.Redo{View: view, Redo: before, Step: epoch*f.steps + step}); err != nil {
+		if err := f.job.Redo(agentapi.Redo{View: view, Redo: before, Step: epoch*f.steps + step}); err != nil {
 			return err
 		}
 		for asked := true; asked; {
@@ -65,7 +68,7 @@ func (f *Fence) Redo(ctx context.Context, epoch, step int64) error {
 			case <-again.C:
 				asked = false
 			case <-ctx.Done():
-				return ctx.Err()
+				return f.waited(ctx, "the redo is not agreed")
 			}
 			f.mu.Lock()
 			s := f.mu.state

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +31,7 @@ import (
 // need.
 type Fence struct {
 	client *agentapi.Client
+	job    agentapi.Attachment
 	owns   bool // the client is closed with the fence
 	steps  int64
 	limit  atomic.Int64 // lockstep: steps below it may be returned
@@ -48,6 +50,7 @@ type Fence struct {
 		changed chan struct{} // closed at the next change, and made anew
 		cursor  *coord.Cursor // async
 		settled []agentapi.Decided
+		void    []agentapi.Decided // of what was finished, and that Await has not told
 	}
 }
 
@@ -61,8 +64,8 @@ type Place = agentapi.Place
 // any more. Enter tells its new place.
 type ViewError = agentapi.ViewError
 
-// Attach attaches a rank to the job of its agent, and waits until it is in a view.
-func Attach(ctx context.Context, client *agentapi.Client, a agentapi.Attach, local int) (*Fence, error) {
+// attach attaches a rank, which has entered no view yet.
+func attach(client *agentapi.Client, a agentapi.Attach, local int) (*Fence, error) {
 	if !client.Offers(agentapi.OfferCoord) {
 		return nil, nd.Errorf(nd.ErrUnsupported, "the agent does not coordinate: start the job with headrace launch --live or headrace agent")
 	}
@@ -74,29 +77,49 @@ func Attach(ctx context.Context, client *agentapi.Client, a agentapi.Attach, loc
 	}
 	f.done.Store(a.Epoch*f.steps + a.Step)
 	f.used.Store(f.done.Load())
-	if err := client.Attach(a, f.take); err != nil {
+	var err error
+	if f.job, err = client.Attach(a, f.take); err != nil {
 		return nil, err
 	}
 	f.ended.Go(f.report)
+	return f, nil
+}
+
+// Attach attaches a rank to the job of its agent, and waits until it is in a view.
+func Attach(ctx context.Context, client *agentapi.Client, a agentapi.Attach, local int) (*Fence, error) {
+	f, err := attach(client, a, local)
+	if err != nil {
+		return nil, err
+	}
 	if _, err := f.Enter(ctx); err != nil {
-		if why := client.Err(); why != nil { // its kind says whose fault it is
-			err = why
-		}
 		f.Close()
 		return nil, err
 	}
 	return f, nil
 }
 
-// Dial dials the agent that the identity names, and attaches the rank to its job. The
-// connection ends with the Fence.
+// Dial is Open, and waits until the rank is in a view.
 func Dial(ctx context.Context, id rank.Identity, a agentapi.Attach) (*Fence, error) {
+	f, err := Open(ctx, id, a)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.Enter(ctx); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Open dials the agent that the identity names, and attaches the rank to its job: Enter waits
+// until it is in a view. The connection ends with the Fence.
+func Open(ctx context.Context, id rank.Identity, a agentapi.Attach) (*Fence, error) {
 	hello := agentapi.Hello{PID: os.Getpid(), RunID: id.RunID, Rank: id.Rank, World: id.World, LocalRank: id.LocalRank, Round: -1}
 	client, err := agentapi.Dial(ctx, id.Agent, hello)
 	if err != nil {
 		return nil, err
 	}
-	f, err := Attach(ctx, client, a, id.LocalRank)
+	f, err := attach(client, a, id.LocalRank)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
@@ -115,27 +138,38 @@ func (f *Fence) take(state *agentapi.JobState, decided []agentapi.Decided) {
 				verdict = coord.VoidLane
 			}
 			for _, x := range c.Sent(nd.Span(d.Span)) {
-				f.mu.settled = append(f.mu.settled, agentapi.Decided{Epoch: d.Epoch, Span: agentapi.Span(x), Effective: d.Effective, Reason: d.Reason})
+				f.settle(agentapi.Decided{Epoch: d.Epoch, Span: agentapi.Span(x), Effective: d.Effective, Unknown: d.Unknown, Reason: d.Reason}, true)
 			}
 			c.Decide(nd.Span(d.Span), verdict)
 		}
 	}
 	if state != nil {
 		f.mu.state = *state
-		if c := f.mu.cursor; c != nil {
+		if c := f.mu.cursor; c != nil && state.Ending == "" { // else nothing is known of the lane
 			lane := make([]nd.Span, len(state.Lane))
 			for i, s := range state.Lane {
 				lane[i] = nd.Span(s)
 			}
-			before := c.Epoch()
+			before, finished := c.Epoch(), c.Undecided()
 			for _, x := range c.Update(state.Epoch, lane) {
-				f.mu.settled = append(f.mu.settled, agentapi.Decided{Epoch: before, Span: agentapi.Span(x), Reason: "void: not in the lane"})
+				f.settle(agentapi.Decided{Epoch: before, Span: agentapi.Span(x), Reason: coord.VoidLane.String()}, slices.Contains(finished, x))
 			}
 		}
 		f.allow()
 	}
 	close(f.mu.changed)
 	f.mu.changed = make(chan struct{})
+}
+
+// mostVoid bounds what is kept for Await, which need not be called.
+const mostVoid = 1024
+
+// settle notes what became of positions. f.mu is held.
+func (f *Fence) settle(d agentapi.Decided, finished bool) {
+	f.mu.settled = append(f.mu.settled, d)
+	if finished && !d.Effective {
+		f.mu.void = append(f.mu.void[max(0, len(f.mu.void)-mostVoid+1):], d)
+	}
 }
 
 // allow works out the limit. f.mu is held.
@@ -169,7 +203,7 @@ func (f *Fence) Lease(ctx context.Context, epoch, step int64) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return ctx.Err()
+			return f.waited(ctx, "a step is not leased")
 		}
 	}
 }
@@ -188,6 +222,19 @@ func (f *Fence) refused(at int64) (<-chan struct{}, error) {
 		return nil, &ViewError{View: s.View, World: s.World, Halted: s.Halted}
 	}
 	return f.mu.changed, nil
+}
+
+// waited is the error of a wait that the context has ended.
+func (f *Fence) waited(ctx context.Context, what string) error {
+	return &agentapi.WaitError{What: what, Reason: f.Waiting(), Err: ctx.Err()}
+}
+
+// Waiting is why nothing new is decided in the job now, as the agent has it: no majority,
+// ranks that are expected, a redo that must come. Empty: nothing is known to be wrong.
+func (f *Fence) Waiting() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mu.state.Waiting
 }
 
 func ended(s *agentapi.JobState) error {
@@ -216,7 +263,7 @@ func (f *Fence) report() {
 			return
 		}
 		now, in := f.progress()
-		if in && f.mu.cursor == nil && now != last && f.client.Progress(now) == nil {
+		if in && f.mu.cursor == nil && now != last && f.job.Progress(now) == nil {
 			last = now
 		}
 	}
@@ -230,12 +277,21 @@ func (f *Fence) progress() (p agentapi.Progress, in bool) {
 	return agentapi.Progress{View: e.view, Redo: e.redo, Done: f.done.Load(), Used: f.used.Load()}, f.mu.in
 }
 
-// Close leaves the job. The client of Attach stays its owner's.
+// Leave waits, as Await does, until it is known what became of all that this rank has finished,
+// and leaves the job.
+func (f *Fence) Leave(ctx context.Context) error {
+	err := f.Await(ctx)
+	f.Close()
+	return err
+}
+
+// Close leaves the job. What became of parts that are under way will not be known here: see
+// Leave. The client of Attach stays its owner's.
 func (f *Fence) Close() {
 	f.once.Do(func() {
 		close(f.stop)
 		f.ended.Wait()
-		_ = f.client.Detach() // a connection that has ended has left already
+		_ = f.job.Detach() // a connection that has ended has left already
 		if f.owns {
 			_ = f.client.Close() // what was to be said is said
 		}

@@ -215,6 +215,65 @@ func TestFenceAsync(t *testing.T) {
 	}
 }
 
+// Await returns when all that was finished is decided, and not before; what is void is told once,
+// and a wait that ends says what the job waits for.
+func TestAwait(t *testing.T) {
+	a := agentapi.Attach{Plan: "p", Mode: "async", N: 1000, Ahead: 64}
+	state := agentapi.JobState{View: 1, World: 2, Lane: []agentapi.Span{{Start: 10, Stop: 100}}}
+	d, f, seat := sit(t, a, state)
+	ctx := within(t)
+	if err := f.Await(ctx); err != nil {
+		t.Errorf("nothing is finished: %v", err)
+	}
+	take := func() (x nd.Span) {
+		_, x, err := f.Take(ctx, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	finish := func(x nd.Span) {
+		if ok, err := f.Finish(0, x, [2]uint64{}); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	x, y, z := take(), take(), take()
+	finish(x)
+	state.Waiting = "no majority"
+	seat.State(state)
+	for f.Waiting() == "" {
+		time.Sleep(time.Millisecond)
+	}
+	var wait *agentapi.WaitError
+	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancel()
+	if err := f.Await(short); !errors.As(err, &wait) || wait.Reason != "no majority" || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("not decided: %v", err)
+	}
+	awaited := make(chan error, 1)
+	go func() { awaited <- f.Await(ctx) }()
+	seat.Decided([]agentapi.Decided{{Span: (<-d.parts)[0].Span, Effective: true}})
+	if err := <-awaited; err != nil {
+		t.Error(err)
+	}
+	finish(y)
+	go func() { awaited <- f.Await(ctx) }()
+	seat.Decided([]agentapi.Decided{{Span: (<-d.parts)[0].Span, Reason: "void: old view"}})
+	var void *agentapi.VoidError
+	if err := <-awaited; !errors.As(err, &void) || len(void.Parts) != 1 || nd.Span(void.Parts[0].Span) != y {
+		t.Errorf("a void part: %v", err)
+	}
+	if err := f.Await(ctx); err != nil {
+		t.Errorf("it was told: %v", err)
+	}
+	finish(z) // and the connection ends: what became of it is not known, which is not void
+	<-d.parts
+	seat.Fail(nd.Errorf(nd.ErrConfig, "evicted"))
+	if err := f.Await(ctx); !errors.Is(err, nd.ErrClosed) && !errors.Is(err, nd.ErrConfig) || errors.Is(err, agentapi.ErrVoid) {
+		t.Errorf("at the end: %v", err)
+	}
+}
+
 // Positions that several goroutines finish are committed in the lane's order all the same:
 // a part before its turn would be void. However many become due at once, the agent takes them.
 func TestFenceCommitsInOrder(t *testing.T) {

@@ -47,11 +47,13 @@ from ._errors import (
     EngineLost,
     Forked,
     HeadraceError,
+    JobWaiting,
     NotFound,
     PoolStarved,
     Shape,
     Unsupported,
     ViewChanged,
+    Void,
 )
 from ._loader import Loader, View
 from ._pipeline import Pipeline
@@ -79,6 +81,7 @@ __all__ = [
     "EngineLost",
     "Forked",
     "HeadraceError",
+    "JobWaiting",
     "Loader",
     "NotFound",
     "Pipeline",
@@ -92,6 +95,7 @@ __all__ = [
     "Unsupported",
     "View",
     "ViewChanged",
+    "Void",
     "__version__",
     "crop_list",
     "grid_crops",

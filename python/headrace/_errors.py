@@ -119,6 +119,27 @@ class ViewChanged(HeadraceError):
     halted: bool = False
 
 
+class Void(HeadraceError):
+    """Batches that were committed do not count: another rank has their positions.
+
+    spans
+        Their positions, as (epoch, start, stop). Empty where the loader was closed without a wait.
+    unknown
+        Those of which nobody here can say whether they count: what was stored under its
+        epoch and id may come twice.
+    """
+
+    kind = "void"
+    spans: tuple[tuple[int, int, int], ...] = ()
+    unknown: tuple[tuple[int, int, int], ...] = ()
+
+
+class JobWaiting(HeadraceError, TimeoutError):
+    """The job decided nothing within the timeout; the message says for what it waits. Nothing is lost: ask again."""
+
+    kind = "waiting"
+
+
 class Cancelled(HeadraceError):
     """The call was cancelled from another thread."""
 
@@ -139,6 +160,7 @@ _BY_KIND: dict[str, type[HeadraceError]] = {
         ConfigError,
         Bug,
         ViewChanged,
+        Void,
         Cancelled,
     )
 }

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import logging
 import os
+import time
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -15,7 +17,7 @@ from ._check import choice, flag, integer, shown, spelled_with, text
 from ._client import AGAIN, END, STEP_MS
 from ._config import DEFAULT_SLOTS, Config, DtypeLike, Options, PerField, count, describe
 from ._engine import Engine, Starvation, device_name, environment, patience
-from ._errors import ConfigError, ViewChanged
+from ._errors import ConfigError, JobWaiting, ViewChanged, Void
 from ._report import Report
 from ._source import Crops
 from ._torch import ProcessGroup, process_group
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 TAILS = ("short", "drop", "mask")
+
+_log = logging.getLogger("headrace")
+_TELL_S = 5.0  # a wait for the job that takes longer is logged with its reason
+_LONG_S = 3600.0  # one request to the engine waits no longer
 
 
 class View(NamedTuple):
@@ -37,6 +43,8 @@ class View(NamedTuple):
     """Number of ranks."""
     halted: bool
     """A rank was lost, and `Loader.redo` has not said where to go on."""
+    waiting: str
+    """Why nothing new is decided now, such as a lost majority; "" if it is."""
 
 
 @spelled_with(Options.__annotations__)
@@ -109,6 +117,10 @@ class Loader(Engine):
     timeout
         Seconds that `next` waits while every slot is a batch that is still held,
         None for ever. Slow storage is waited for in any case.
+    job_timeout
+        Seconds that `next` waits while the job can decide nothing (no majority of the
+        agents, ranks that are expected, a redo); JobWaiting has the reason then. None for
+        ever, or until the agent gives up. After a few seconds the reason is logged.
     options
         axes, pad, scale, on_error, lookahead, slots, host_bytes and so on: see Config.
 
@@ -156,6 +168,7 @@ class Loader(Engine):
         commit: str = "release",
         epochs: int = 1,
         timeout: float | None = 30.0,
+        job_timeout: float | None = None,
         **options: Unpack[Options],
     ) -> None:
         if not isinstance(crops, Crops):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -180,6 +193,7 @@ class Loader(Engine):
                 "slots is 1, must be at least 2: a loop holds one batch while it asks for the next, which needs a slot too"
             )
         self._timeout = patience(timeout)
+        self._job_timeout, self._told = patience(job_timeout), ""
         what = describe(config, names) | {
             "open": "loader",
             "device": device_name(device),
@@ -256,11 +270,14 @@ class Loader(Engine):
             self._compare_plans()
         room = self._library.room(len(self.fields), self.batch_size)
         starvation = Starvation(self.config.slots or DEFAULT_SLOTS, self._timeout)
+        began = time.monotonic()
         try:
             while (status := self._library.next(self._open_handle(), room, STEP_MS)) == AGAIN:
-                starvation.check(self.stats()["batches_held"])
+                stats = self.stats()
+                starvation.check(stats["batches_held"])
+                self._tell_waiting(stats["waiting"], time.monotonic() - began)
         except ViewChanged as e:
-            e.view, _, e.world, e.halted = self._view()
+            self._describe(e)
             raise
         self._end_is_due = self._begun = False
         if status == END:
@@ -270,6 +287,16 @@ class Loader(Engine):
         self._end_is_due = not self._async and batch.step == len(self) - 1
         self._begun = True
         return batch
+
+    def _tell_waiting(self, why: str, seconds: float) -> None:
+        """Logs why the job waits, once for each reason; raises it after the caller's timeout."""
+        if not why:
+            self._told = ""
+        elif self._job_timeout is not None and seconds >= self._job_timeout:
+            raise JobWaiting(f"no batch within {self._job_timeout} s: {why}")
+        elif seconds >= _TELL_S and why != self._told:
+            self._told = why
+            _log.warning("rank %d waits for its job: %s", self.rank, why)
 
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""
@@ -362,7 +389,7 @@ class Loader(Engine):
         try:
             self._ask("redo", {"step": integer("step", step, 0), "epoch": where})
         except ViewChanged as e:
-            e.view, _, e.world, e.halted = self._view()
+            self._describe(e)
             raise
         self._end_is_due = self._end_is_due and step == len(self)
 
@@ -384,15 +411,39 @@ class Loader(Engine):
         self._end_is_due = self._begun = False
         return self._view()
 
-    def commit(self, batch: Batch) -> bool:
+    def commit(self, batch: Batch | None = None, *, wait: bool = False, timeout: float | None = 30.0) -> bool:
         """In mode async, says that this process is done with a batch; held or released.
 
         False if it is void: another rank has its samples by now, and what was made of
         them here should not count. True means that it is on its way: should this rank
         be given up before the agents have it, it is done again elsewhere, so that results
         are best stored under their epoch and id.
+
+        With `wait` it returns when all that was committed counts, for good; without a batch
+        it only waits, which is what the end of a rank's work needs. Raises Void for what
+        does not count, with the positions, each told once; and JobWaiting after `timeout`
+        seconds (None waits for ever), with the reason. Batches are decided in the order in
+        which they came: one that is not committed holds up those after it.
         """
-        return bool(self._ask("commit", {"epoch": batch.epoch, "step": batch.step}))
+        ok = batch is None or bool(self._ask("commit", {"epoch": batch.epoch, "step": batch.step}))
+        if flag("wait", wait) or batch is None:
+            self._flush(patience(timeout))
+        return ok
+
+    def _flush(self, timeout: float | None) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = _LONG_S if deadline is None else max(0.0, deadline - time.monotonic())
+            said = self._ask("flush", int(min(left, _LONG_S) * 1000))
+            if said["void"] or said["unknown"]:
+                e = Void(said["text"])
+                e.spans = tuple((a, b, c) for a, b, c in said["void"])
+                e.unknown = tuple((a, b, c) for a, b, c in said["unknown"])
+                raise e
+            if not said["waits"]:
+                return
+            if left <= _LONG_S and deadline is not None:
+                raise JobWaiting(f"{said['waits']}: not within {timeout} s")
 
     def coverage(self) -> dict[str, Any] | None:
         """What the coordinator holds of the last epoch that was completed: `epoch`, `count` and `digest`.
@@ -406,11 +457,17 @@ class Loader(Engine):
     def _join(self) -> None:
         """Takes this rank's seat in the job, at the first use."""
         self._open_handle()
-        if self._about["job"] and not self._about["joined"]:
-            self._about = self._ask("join")
+        began = time.monotonic()
+        while self._about["job"] and not self._about["joined"]:
+            self._about = self._ask("join", 1000)  # milliseconds
+            self._tell_waiting(self._about["waits"], time.monotonic() - began)
 
     def _view(self) -> View:
         return View(**self._ask("view"))
+
+    def _describe(self, e: ViewChanged) -> None:
+        view = self._view()
+        e.view, e.world, e.halted = view.number, view.world, view.halted
 
     def report(self, epoch: int | None = None) -> Report:
         """What was returned of an epoch: by default that of the last batch.
