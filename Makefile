@@ -122,6 +122,8 @@ check: ## vet and the quick tests, a minute or two
 test-go: ## vet and test the Go packages
 	$(GO) vet ./...
 	$(GO) test ./...
+	$(GO) -C tools vet ./...
+	$(GO) -C tools test ./...
 
 test-device: ## the tests of the engine again, on a fake GPU that obeys at once and on one that puts work off
 	$(GO) test ./pipeline -short -device fake
@@ -194,6 +196,8 @@ soak: race build/gpu/writers.corpus ## long fuzzing, a larger differential suite
 	SIM_SEEDS=20000 $(GO) test ./coord/sim -run TestSeeds -timeout 3h
 	CYCLES=2000 TEE_BYTES=1000000000 $(GO) test ./launcher -run 'TestNothingIsLeft|TestTeeLosesNothing'
 	LIVE_ALL=1 $(GO) test -race ./launcher -run TestLive -count 5 -timeout 30m
+	CLUSTER_ALL=1 $(GO) test ./examples/slurm -count=3
+	$(GO) -C tools test ./kubernetes -count=3
 	GO="$(GO)" tools/fuzz.sh 2m
 	$(MAKE) fuzz-decoders
 	$(MAKE) test-oracle ORACLE_ROUNDS=20

@@ -146,6 +146,7 @@ func numbers(s *page.Snapshot) []metric {
 		{"headrace_agent_messages_sent_total", "messages to other agents", float64(c.Sent)},
 		{"headrace_agent_messages_received_total", "messages of other agents", float64(c.Received)},
 		{"headrace_agent_log_entries", "entries of the log in memory, of a voter", float64(c.LogEntries)},
+		{"headrace_agent_log_voters", "agents by whose majority the log goes on, as a voter has it; 0 while they change", float64(c.LogVoters)},
 		{"headrace_agent_followers", "agents that it tells what is new, as a voter", float64(c.Followers)},
 		{"headrace_agent_start_time_seconds", "when it began, since 1970", float64(s.Agent.Began.UnixMilli()) / float64(time.Second/time.Millisecond)},
 		{"headrace_gossip_members", "members that gossip holds for alive", float64(s.Gossip.Members)},

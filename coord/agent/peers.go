@@ -156,12 +156,7 @@ func (a *Agent) keep(s group.State) {
 	if deaf && s.Halted {
 		waiting = "a majority of the voters does not answer; and " + waiting
 	}
-	voters := 0
-	if s.Votes {
-		if r, ok := a.self.node.Replica(); ok && len(r.Outgoing) == 0 {
-			voters = len(r.Voters)
-		}
-	}
+	voters := a.voters(&s)
 	a.mu.Lock()
 	old := &a.mu.state
 	changed := a.mu.voters != voters || a.mu.deaf != deaf || a.mu.fresh || a.mu.self != a.self.id || old.View != s.View || old.Open != s.Open || old.Over != s.Over ||
@@ -171,4 +166,16 @@ func (a *Agent) keep(s group.State) {
 	if changed && a.config.Listener.Changed != nil {
 		a.config.Listener.Changed()
 	}
+}
+
+// voters is how many agents decide, where this one is one of them; 0: it is none, or they are
+// being changed.
+func (a *Agent) voters(s *group.State) int {
+	if !s.Votes {
+		return 0
+	}
+	if r, ok := a.self.node.Replica(); ok && len(r.Outgoing) == 0 {
+		return len(r.Voters)
+	}
+	return 0
 }

@@ -35,7 +35,9 @@ func Serve(ctx context.Context, cfg Config, socket string, ready func(Serving) e
 		if err != nil {
 			return err
 		}
-		server := agentapi.Serve(listener, agentapi.Options{RunID: cfg.Job, Coordinator: a})
+		// Ranks are not asked for the job's name: Slurm's say 4711.1, those of torchrun what its
+		// --rdzv-id says, those of a pod nothing. The socket is its user's, and plans are compared.
+		server := agentapi.Serve(listener, agentapi.Options{Coordinator: a})
 		defer func() { err = errors.Join(err, server.Close()) }()
 		server.Begin(agentapi.Round{})
 		observe.Stats = server.Stats

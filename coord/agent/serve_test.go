@@ -76,7 +76,8 @@ func TestServeAgain(t *testing.T) {
 	if _, body := asked(t, page, "/metrics", "token"); strings.Contains(body, "headrace_job_view ") {
 		t.Errorf("there is a view before there is a rank:\n%s", body)
 	}
-	client, err := agentapi.Dial(ctx, socket, agentapi.Hello{RunID: "job", World: 1, Round: -1})
+	// The rank names its job as Slurm does, and not as the agent does.
+	client, err := agentapi.Dial(ctx, socket, agentapi.Hello{RunID: "4711.1", World: 1, Round: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

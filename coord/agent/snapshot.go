@@ -206,7 +206,7 @@ func (a *Agent) picture() page.Snapshot {
 		p.Gossip = page.Gossip{Members: g.list.NumMembers(), Health: g.list.GetHealthScore()}
 	}
 	held := n.Held()
-	p.Counters.LogEntries, p.Counters.Followers = held.Entries, held.Followers
+	p.Counters.LogEntries, p.Counters.LogVoters, p.Counters.Followers = held.Entries, a.voters(&s), held.Followers
 	if s.View == nil {
 		return p
 	}

@@ -55,6 +55,8 @@ var folders = map[string]row{
 	"cmd":      {ours: []string{"*"}, others: []string{"github.com/spf13", "github.com/schollz/progressbar", "golang.org/x/term", "golang.org/x/sys"}, why: "flags and printing only"},
 	"examples": {ours: []string{"nd", "rank", "sampler", "store", "cuda", "pipeline", "loader"}, why: "an example uses what a user has"},
 
+	"tools": {why: "a module of its own: programs and types that only the checks need"},
+
 	"internal/scenario":   {ours: []string{"nd", "zarr", "codec", "sampler", "store", "pipeline"}, why: "scenarios describe data sets and runs; cmd runs them"},
 	"internal/dataset":    {ours: []string{"nd", "zarr", "codec", "internal/scenario", "internal/atomicfile"}, others: []string{"github.com/klauspost/compress", "github.com/DataDog/zstd"}, why: "dataset writes what a scenario describes"},
 	"internal/plainread":  {ours: []string{"nd", "zarr", "codec", "store"}, why: "what the engine is held against shares no code with it"},

@@ -165,6 +165,7 @@ type Counters struct {
 	Effective   int64            `json:"parts_effective"`  // of commits, as a voter
 	Void        int64            `json:"parts_void"`
 	LogEntries  int              `json:"log_entries"`
+	LogVoters   int              `json:"log_voters"`
 	Followers   int              `json:"followers"`
 	InboxLength int              `json:"inbox"`
 }
