@@ -26,9 +26,10 @@ type Client struct {
 	mu     struct {
 		sync.Mutex
 		id      uint64
-		waiting map[uint64]chan error // plans sent and not answered
-		job     func(*JobState, []Decided)
-		err     error // why the connection ended
+		waiting map[uint64]chan error      // plans sent and not answered
+		seat    uint64                     // number of the last attach
+		job     func(*JobState, []Decided) // of that
+		err     error                      // why the connection ended
 	}
 }
 
@@ -125,30 +126,47 @@ func (c *Client) Err() error { return c.failed() }
 
 // Attach takes the rank into the job. The function gets each newest state and what became of
 // parts, one call at a time, from the goroutine that reads; it must not wait. The end of
-// the connection shows as a state with an Ending.
-func (c *Client) Attach(a Attach, job func(*JobState, []Decided)) error {
+// the connection shows as a state with an Ending. The rank may attach again once it has
+// detached: the attachment before gets nothing any more, and what it still says does
+// not count.
+func (c *Client) Attach(a Attach, job func(*JobState, []Decided)) (Attachment, error) {
 	if err := a.Validate(); err != nil {
-		return err
+		return Attachment{}, err
 	}
 	c.mu.Lock()
+	c.mu.seat++
 	c.mu.job = job
+	at := Attachment{c, c.mu.seat}
 	c.mu.Unlock()
-	return c.send(&message{Type: typeAttach, Attach: &a})
+	return at, at.send(&message{Type: typeAttach, Attach: &a})
+}
+
+// Attachment is a rank's part in the job of its agent, until it detaches.
+type Attachment struct {
+	client *Client
+	seat   uint64
+}
+
+func (a Attachment) send(m *message) error {
+	m.Seat = a.seat
+	return a.client.send(m)
 }
 
 // Progress says how far a lockstep rank is.
-func (c *Client) Progress(p Progress) error {
-	return c.send(&message{Type: typeProgress, Progress: &p})
+func (a Attachment) Progress(p Progress) error {
+	return a.send(&message{Type: typeProgress, Progress: &p})
 }
 
 // Commit says what an async rank has done, at most MaxParts parts.
-func (c *Client) Commit(parts []Part) error { return c.send(&message{Type: typeCommit, Parts: parts}) }
+func (a Attachment) Commit(parts []Part) error {
+	return a.send(&message{Type: typeCommit, Parts: parts})
+}
 
 // Redo asks that all ranks go on from a step.
-func (c *Client) Redo(r Redo) error { return c.send(&message{Type: typeRedo, Redo: &r}) }
+func (a Attachment) Redo(r Redo) error { return a.send(&message{Type: typeRedo, Redo: &r}) }
 
 // Detach leaves the job.
-func (c *Client) Detach() error { return c.send(&message{Type: typeDetach}) }
+func (a Attachment) Detach() error { return a.send(&message{Type: typeDetach}) }
 
 // Close ends the connection. Calls that wait return ErrClosed. It may be called
 // more than once.
@@ -216,26 +234,27 @@ func (c *Client) read(r io.Reader) {
 		case err == nil && m.Type == typeError:
 			err = m.Error.err()
 		case err == nil && m.Type == typeState:
-			c.tell(m.State, m.Decided)
+			c.tell(m.Seat, m.State, m.Decided)
 			continue
 		case err == nil && m.Type != typeChecked:
 			err = nd.Errorf(nd.ErrBug, "agent: an unexpected %s", m.Type)
 		}
 		if err != nil {
 			c.end(nd.At(err, nd.Place{}))
-			c.tell(&JobState{Rank: -1, Ending: c.failed().Error()}, nil)
+			c.tell(0, &JobState{Rank: -1, Ending: c.failed().Error()}, nil)
 			return
 		}
 		c.answer(m.ID, m.Error.err())
 	}
 }
 
-// tell hands on what there is about the job.
-func (c *Client) tell(state *JobState, decided []Decided) {
+// tell hands on what there is about the job, for an attachment; 0: the one there is.
+func (c *Client) tell(seat uint64, state *JobState, decided []Decided) {
 	c.mu.Lock()
 	job := c.mu.job
+	late := seat != 0 && seat != c.mu.seat
 	c.mu.Unlock()
-	if job != nil {
+	if job != nil && !late {
 		job(state, decided)
 	}
 }

@@ -20,7 +20,8 @@ type client struct {
 	conn  net.Conn
 	hello Hello
 	round int
-	seat  *Seat // the reader's
+	seat  *Seat  // the reader's
+	seats uint64 // how many there were
 	out   chan *message
 	ended chan struct{} // closed by the reader: what is queued is the last
 	once  sync.Once

@@ -83,6 +83,9 @@ type message struct {
 	Plan   *Plan     `json:"plan,omitempty"`
 	Error  *errorDoc `json:"error,omitempty"`
 
+	// Seat numbers the attaches of a connection, from 1: what is said of one does not
+	// concern the next.
+	Seat     uint64    `json:"seat,omitempty"`
 	Attach   *Attach   `json:"attach,omitempty"`
 	Progress *Progress `json:"progress,omitempty"`
 	Parts    []Part    `json:"parts,omitempty"`

@@ -104,6 +104,7 @@ const MaxParts = 1024
 type Seat struct {
 	Hello Hello
 
+	number uint64 // of the connection's attaches
 	client *client
 	mu     struct {
 		sync.Mutex
@@ -137,7 +138,7 @@ func (s *Seat) tell(add func()) {
 	s.mu.queued = true
 	s.mu.Unlock()
 	if !queued {
-		s.client.reply(&message{Type: typeState, seat: s})
+		s.client.reply(&message{Type: typeState, Seat: s.number, seat: s})
 	}
 }
 
@@ -156,18 +157,25 @@ func (s *Server) coordinate(c *client, m *message) error {
 		return nd.Errorf(nd.ErrUnsupported, "an unexpected %s: nobody coordinates here", m.Type)
 	}
 	if m.Type == typeAttach {
-		if c.seat != nil {
+		switch {
+		case c.seat != nil:
 			return nd.Errorf(nd.ErrConfig, "rank %d attaches twice", c.hello.Rank)
+		case m.Seat != c.seats+1:
+			return nd.Errorf(nd.ErrCorrupt, "attach %d of rank %d, after %d", m.Seat, c.hello.Rank, c.seats)
 		}
-		c.seat = &Seat{Hello: c.hello, client: c}
+		c.seats++
+		c.seat = &Seat{Hello: c.hello, number: m.Seat, client: c}
 		if err := d.Attach(c.seat, *m.Attach); err != nil {
 			c.seat = nil
 			return err
 		}
 		return nil
 	}
-	if c.seat == nil {
+	switch {
+	case m.Seat == 0 || m.Seat > c.seats:
 		return nd.Errorf(nd.ErrConfig, "a %s of rank %d, which is not attached", m.Type, c.hello.Rank)
+	case c.seat == nil || m.Seat != c.seat.number:
+		return nil // it was said before the rank detached
 	}
 	switch m.Type {
 	case typeProgress:

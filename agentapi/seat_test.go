@@ -51,7 +51,7 @@ func (o *office) expect(t *testing.T, want string) {
 	}
 }
 
-func attached(t *testing.T, o *office) (*Client, chan JobState, chan []Decided) {
+func attached(t *testing.T, o *office) (*Client, Attachment, chan JobState, chan []Decided) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := Listen(path)
@@ -70,7 +70,7 @@ func attached(t *testing.T, o *office) (*Client, chan JobState, chan []Decided) 
 		t.Fatal("coord is not offered")
 	}
 	states, decided := make(chan JobState, 100), make(chan []Decided, 100)
-	err = c.Attach(Attach{Plan: "p", Mode: "async"}, func(s *JobState, d []Decided) {
+	at, err := c.Attach(Attach{Plan: "p", Mode: "async"}, func(s *JobState, d []Decided) {
 		if s != nil {
 			states <- *s
 		}
@@ -82,14 +82,14 @@ func attached(t *testing.T, o *office) (*Client, chan JobState, chan []Decided) 
 		t.Fatal(err)
 	}
 	o.expect(t, "attach async")
-	return c, states, decided
+	return c, at, states, decided
 }
 
 // A rank gets the newest state, and the outcome of every part; what it says arrives; its end
 // is told apart from its leaving.
 func TestSeat(t *testing.T) {
 	o := &office{said: make(chan string, 100)}
-	c, states, decided := attached(t, o)
+	_, at, states, decided := attached(t, o)
 	for i := range uint64(1000) {
 		o.seats[0].State(JobState{View: i})
 		o.seats[0].Decided([]Decided{{Epoch: int64(i)}})
@@ -100,48 +100,79 @@ func TestSeat(t *testing.T) {
 		n += len(<-decided)
 	}
 	for what, send := range map[string]error{
-		"progress": c.Progress(Progress{3, 4, 1, 2}),
+		"progress": at.Progress(Progress{3, 4, 1, 2}),
 	} {
 		if send != nil {
 			t.Fatal(send)
 		}
 		o.expect(t, what)
 	}
-	_ = c.Commit([]Part{{Span: Span{0, 4}, Digest: "d"}})
+	_ = at.Commit([]Part{{Span: Span{0, 4}, Digest: "d"}})
 	o.expect(t, "commit d")
-	_ = c.Redo(Redo{1, 3, 2})
+	_ = at.Redo(Redo{1, 3, 2})
 	o.expect(t, "redo")
-	_ = c.Detach()
+	_ = at.Detach()
 	o.expect(t, "left")
 }
 
 // A rank hears that its agent is gone, by a state; the agent that the rank is.
 func TestSeatsEnd(t *testing.T) {
 	o := &office{said: make(chan string, 100)}
-	c, states, _ := attached(t, o)
+	c, at, states, _ := attached(t, o)
 	o.seats[0].Fail(nd.Errorf(nd.ErrConfig, "evicted"))
 	if s := <-states; s.Ending == "" || s.Rank != -1 {
 		t.Errorf("%+v", s)
 	}
-	if err := c.Progress(Progress{}); !errors.Is(err, nd.ErrConfig) {
+	if err := at.Progress(Progress{}); !errors.Is(err, nd.ErrConfig) {
 		t.Errorf("afterwards: %v", err)
 	}
 	_ = c.Close()
 	o.expect(t, "lost")
 }
 
+// What is said for an attachment that has ended does not reach the next one of the same
+// connection, in neither direction.
+func TestSeatIsTakenAgain(t *testing.T) {
+	o := &office{said: make(chan string, 100)}
+	c, first, _, _ := attached(t, o)
+	_ = first.Detach()
+	o.expect(t, "left")
+	heard := make(chan Decided, 100)
+	second, err := c.Attach(Attach{Plan: "p", Mode: "async"}, func(_ *JobState, d []Decided) {
+		for _, x := range d {
+			heard <- x
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.expect(t, "attach async")
+	_ = first.Commit([]Part{{Span: Span{0, 4}, Digest: "first"}})
+	_ = first.Redo(Redo{1, 3, 2})
+	_ = second.Commit([]Part{{Span: Span{0, 4}, Digest: "second"}})
+	o.expect(t, "commit second")
+	o.seats[0].Decided([]Decided{{Epoch: 1}})
+	o.seats[1].Decided([]Decided{{Epoch: 2}})
+	if d := <-heard; d.Epoch != 2 {
+		t.Errorf("the second one heard of epoch %d", d.Epoch)
+	}
+}
+
 // What breaks the protocol ends the connection, with the reason.
 func TestSeatRefuses(t *testing.T) {
 	o := &office{said: make(chan string, 100)}
-	for name, send := range map[string]func(*Client) error{
-		"two attaches":    func(c *Client) error { return c.Attach(Attach{Plan: "p", Mode: "async"}, nil) },
-		"no parts":        func(c *Client) error { return c.Commit(nil) },
-		"too many parts":  func(c *Client) error { return c.Commit(make([]Part, MaxParts+1)) },
-		"empty positions": func(c *Client) error { return c.Commit([]Part{{}}) },
-		"a step below 0":  func(c *Client) error { return c.Redo(Redo{Step: -1}) },
+	for name, send := range map[string]func(Attachment) error{
+		"two attaches": func(a Attachment) error {
+			_, err := a.client.Attach(Attach{Plan: "p", Mode: "async"}, nil)
+			return err
+		},
+		"no parts":        func(a Attachment) error { return a.Commit(nil) },
+		"too many parts":  func(a Attachment) error { return a.Commit(make([]Part, MaxParts+1)) },
+		"empty positions": func(a Attachment) error { return a.Commit([]Part{{}}) },
+		"a step below 0":  func(a Attachment) error { return a.Redo(Redo{Step: -1}) },
 	} {
-		c, _, _ := attached(t, o)
-		_ = send(c) // the answer may be there before it returns
+		c, at, _, _ := attached(t, o)
+		_ = send(at) // the answer may be there before it returns
 		<-c.done
 		if err := c.failed(); !errors.Is(err, nd.ErrConfig) && !errors.Is(err, nd.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
@@ -154,7 +185,7 @@ func TestSeatRefuses(t *testing.T) {
 // empty message behind, which would end the connection.
 func TestStatesUnderWriting(t *testing.T) {
 	o := &office{said: make(chan string, 10)}
-	c, states, _ := attached(t, o)
+	c, _, states, _ := attached(t, o)
 	const last = 300000
 	for view := range uint64(last + 1) {
 		o.seats[0].State(JobState{View: view})

@@ -32,6 +32,7 @@ type Agent struct {
 	// These belong to the one goroutine of run.
 	self    incarnation
 	seats   map[int]*seat // by local rank
+	seated  uint64        // how many there were
 	told    map[int]agentapi.JobState
 	former  *agentapi.Attach // what the ranks mean by the job, from the first of them
 	order   []int
@@ -67,11 +68,12 @@ type incarnation struct {
 // seat is an attached rank.
 type seat struct {
 	*agentapi.Seat
-	local int
-	view  uint64 // that it has entered, after so many redos
-	redo  uint64
-	done  int64
-	used  int64
+	local  int
+	number uint64 // of its own: who takes a local rank's place has another one
+	view   uint64 // that it has entered, after so many redos
+	redo   uint64
+	done   int64
+	used   int64
 }
 
 // Open starts an agent.

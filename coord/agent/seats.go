@@ -35,7 +35,8 @@ func (a *Agent) Attach(s *agentapi.Seat, want agentapi.Attach) error {
 		if a.former == nil {
 			a.former = &want
 		}
-		a.seats[local] = &seat{Seat: s, local: local, done: want.Epoch*want.Steps + want.Step, used: want.Epoch*want.Steps + want.Step}
+		a.seated++
+		a.seats[local] = &seat{Seat: s, local: local, number: a.seated, done: want.Epoch*want.Steps + want.Step, used: want.Epoch*want.Steps + want.Step}
 		a.order = append(a.order, local)
 		slices.Sort(a.order)
 		delete(a.told, local)
@@ -103,17 +104,18 @@ func (a *Agent) Commit(s *agentapi.Seat, parts []agentapi.Part) error {
 			}
 			list[i] = coord.Part{Local: k.local, Epoch: p.Epoch, Span: nd.Span(p.Span), Digest: d.Lanes}
 		}
-		if a.self.node == nil || !a.self.node.Commit(a.now(), list) {
+		if a.self.node == nil || !a.self.node.Commit(a.now(), k.number, list) {
 			return nd.Errorf(nd.ErrBudget, "local rank %d has too many commits under way", k.local)
 		}
 		return nil
 	})
 }
 
-// decided tells a rank what became of a part.
+// decided tells a rank what became of a part that it has committed: not one that has taken
+// its place meanwhile.
 func (a *Agent) decided(e group.Event) {
 	k := a.seats[e.Part.Local]
-	if k == nil {
+	if k == nil || k.number != e.Seat {
 		return
 	}
 	d := agentapi.Decided{Epoch: e.Part.Epoch, Span: agentapi.Span(e.Part.Span), Effective: e.Verdict == coord.Effective}
@@ -125,9 +127,9 @@ func (a *Agent) decided(e group.Event) {
 
 // giveUp tells ranks that what they have committed and nothing is known of is not theirs any
 // more: the agent begins again, and will not hear what became of it.
-func (a *Agent) giveUp(parts []coord.Part) {
+func (a *Agent) giveUp(parts []group.Waiting) {
 	for _, p := range parts {
-		if k := a.seats[p.Local]; k != nil {
+		if k := a.seats[p.Local]; k != nil && k.number == p.Seat {
 			k.Decided([]agentapi.Decided{{Epoch: p.Epoch, Span: agentapi.Span(p.Span), Reason: "not known: the agent was evicted"}})
 		}
 	}

@@ -97,7 +97,7 @@ func (f *Fence) Finish(epoch int64, positions nd.Span, digest [2]uint64) (bool, 
 		list[i] = agentapi.Part{Epoch: p.Epoch, Span: agentapi.Span(p.Span), Digest: digestText(p.Digest)}
 	}
 	for some := range slices.Chunk(list, agentapi.MaxParts) {
-		if err := f.client.Commit(some); err != nil {
+		if err := f.job.Commit(some); err != nil {
 			return true, err
 		}
 	}

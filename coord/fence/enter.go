@@ -56,7 +56,7 @@ func (f *Fence) Redo(ctx context.Context, epoch, step int64) error {
 	again := time.NewTicker(time.Second) // what was asked may have got lost
 	defer again.Stop()
 	for {
-		if err := f.client.Redo(agentapi.Redo{View: view, Redo: before, Step: epoch*f.steps + step}); err != nil {
+		if err := f.job.Redo(agentapi.Redo{View: view, Redo: before, Step: epoch*f.steps + step}); err != nil {
 			return err
 		}
 		for asked := true; asked; {

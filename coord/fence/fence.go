@@ -30,6 +30,7 @@ import (
 // need.
 type Fence struct {
 	client *agentapi.Client
+	job    agentapi.Attachment
 	owns   bool // the client is closed with the fence
 	steps  int64
 	limit  atomic.Int64 // lockstep: steps below it may be returned
@@ -74,7 +75,8 @@ func Attach(ctx context.Context, client *agentapi.Client, a agentapi.Attach, loc
 	}
 	f.done.Store(a.Epoch*f.steps + a.Step)
 	f.used.Store(f.done.Load())
-	if err := client.Attach(a, f.take); err != nil {
+	var err error
+	if f.job, err = client.Attach(a, f.take); err != nil {
 		return nil, err
 	}
 	f.ended.Go(f.report)
@@ -216,7 +218,7 @@ func (f *Fence) report() {
 			return
 		}
 		now, in := f.progress()
-		if in && f.mu.cursor == nil && now != last && f.client.Progress(now) == nil {
+		if in && f.mu.cursor == nil && now != last && f.job.Progress(now) == nil {
 			last = now
 		}
 	}
@@ -235,7 +237,7 @@ func (f *Fence) Close() {
 	f.once.Do(func() {
 		close(f.stop)
 		f.ended.Wait()
-		_ = f.client.Detach() // a connection that has ended has left already
+		_ = f.job.Detach() // a connection that has ended has left already
 		if f.owns {
 			_ = f.client.Close() // what was to be said is said
 		}

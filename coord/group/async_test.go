@@ -53,7 +53,7 @@ func (w *workers) step(c *cluster) (closed *coord.Closed) {
 		}
 		if x := w.holds[k]; x.Stop > 0 {
 			cursor.Finish(x, digestOf(x))
-			w.m.Commit(c.now, cursor.Parts())
+			w.m.Commit(c.now, uint64(k+1), cursor.Parts())
 			w.holds[k] = nd.Span{}
 		}
 		if x, wait := cursor.Take(1 + int64(c.r.IntN(8))); wait == coord.Go {

@@ -9,6 +9,7 @@ type Event struct {
 	ID      coord.ID // of the agent that it is about
 	Seq     uint64
 	Part    coord.Part    // Decided
+	Seat    uint64        // Decided: whose part it is
 	Verdict coord.Verdict // Decided
 	Reason  string
 	Effect  coord.Effect // Applied

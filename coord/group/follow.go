@@ -293,6 +293,11 @@ func (n *Node) end(why string) {
 // noteEnded brings the ranks that have ended to the view: those that it is without may
 // come again, and those that it has and that are not there were lost while it was made.
 func (n *Node) noteEnded() {
+	for _, local := range n.ended {
+		if n.view.Rank(n.cfg.Self.ID, local) < 0 {
+			n.commit.leave(n, local)
+		}
+	}
 	n.ended = slices.DeleteFunc(n.ended, func(local int) bool { return n.view.Rank(n.cfg.Self.ID, local) < 0 })
 	i := n.view.Index(n.cfg.Self.ID)
 	if i < 0 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/nd"
 )
 
 // A local rank whose place another process takes at once was lost all the same: the new
@@ -46,5 +47,51 @@ func TestMessageForAnother(t *testing.T) {
 	c.nodes[1].Receive(c.now, coord.AppendMessage(nil, &m))
 	if s := c.nodes[1].State(); s.Known != before.Known || s.View.Number != before.View.Number {
 		t.Errorf("the hint was taken for a brief: %+v", s)
+	}
+}
+
+// What a rank had committed when it ended is decided for that rank alone: in the view that it
+// was in, or it is void. The one that takes its place has the same local number.
+func TestCommitsOfAReplacedRank(t *testing.T) {
+	c := newCluster(t, coord.Job{Name: "j", Plan: "p", Mode: coord.Async, N: 1000, Epochs: 1, Voters: 3, Ahead: 64}, 3, 1, 12)
+	c.until("formed", 5*time.Second, c.agree(3))
+	n := c.nodes[1]
+	n.events = nil
+	lane := n.State().Lanes[0][0]
+	part := func(from, to int64) []coord.Part {
+		x := nd.Span{Start: lane.Start + from, Stop: lane.Start + to}
+		return []coord.Part{{Span: x, Digest: digestOf(x)}}
+	}
+	c.cut = func(from, _ int) bool { return from == 1 }
+	n.Commit(c.now, 1, part(0, 4))
+	c.until("it is under way, and lost", time.Second, func() bool { return n.commit.under != nil })
+	c.cut = nil
+	n.commit.sent = time.Hour // it is not sent again for now
+	n.Commit(c.now, 1, part(4, 8))
+	n.Ranks(c.now, nil)
+	n.Ranks(c.now, []int{0})
+	c.until("a view without it", 5*time.Second, func() bool { return n.State().View.World() == 2 })
+	c.until("a view with the next", 5*time.Second, func() bool { return len(n.State().Ranks) == 1 })
+	n.commit.sent = 0
+	lane = n.State().Lanes[0][0]
+	n.Commit(c.now, 2, part(0, 4))
+	c.until("all is decided", 5*time.Second, func() bool { return len(n.Undecided()) == 0 })
+	for seat, want := range map[uint64]struct {
+		verdict   coord.Verdict
+		positions int64
+	}{1: {coord.VoidView, 8}, 2: {coord.Effective, 4}} {
+		var got int64
+		for _, e := range n.events {
+			if e.Kind != Decided || e.Seat != seat {
+				continue
+			}
+			got += e.Part.Span.Len()
+			if e.Verdict != want.verdict {
+				t.Errorf("seat %d: %v is %v", seat, e.Part.Span, e.Verdict)
+			}
+		}
+		if got != want.positions {
+			t.Errorf("seat %d: %d positions are decided, want %d", seat, got, want.positions)
+		}
 	}
 }

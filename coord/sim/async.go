@@ -18,7 +18,20 @@ type asyncRanks struct {
 	cursors map[int]*coord.Cursor
 	busy    map[int]bool
 	open    map[int]int64 // positions that a rank has, and of which it has not heard
+	seats   map[int]seated
+	last    uint64        // seat
 	until   time.Duration // stalled
+}
+
+// seated is the process that is a local rank now, and what it was given.
+type seated struct {
+	number uint64
+	given  []given
+}
+
+type given struct {
+	epoch int64
+	span  nd.Span
 }
 
 // newWorker makes the trainer's side of a process.
@@ -26,11 +39,18 @@ func (w *World) newWorker(p *process) worker {
 	if w.sc.Job.Mode == coord.Lockstep {
 		return newLockstepRanks(p)
 	}
-	r := &asyncRanks{p: p, locals: p.ranks, cursors: map[int]*coord.Cursor{}, busy: map[int]bool{}, open: map[int]int64{}}
+	r := &asyncRanks{p: p, locals: p.ranks, cursors: map[int]*coord.Cursor{}, busy: map[int]bool{}, open: map[int]int64{}, seats: map[int]seated{}}
 	for _, k := range p.ranks {
-		r.cursors[k] = coord.NewCursor(&w.sc.Job, k)
+		r.sit(k)
 	}
 	return r
+}
+
+// sit puts a new process in a local rank's place.
+func (r *asyncRanks) sit(local int) {
+	r.last++
+	r.seats[local] = seated{number: r.last}
+	r.cursors[local] = coord.NewCursor(&r.p.w.sc.Job, local)
 }
 
 func (r *asyncRanks) stall(until time.Duration) {
@@ -46,6 +66,7 @@ func (r *asyncRanks) lose(local int) {
 	delete(r.cursors, local)
 	delete(r.busy, local)
 	delete(r.open, local)
+	delete(r.seats, local)
 	r.p.node.Ranks(r.p.local(), r.locals)
 }
 
@@ -54,7 +75,7 @@ func (r *asyncRanks) back(local int) {
 		return
 	}
 	r.locals = with(r.locals, local)
-	r.cursors[local] = coord.NewCursor(&r.p.w.sc.Job, local)
+	r.sit(local)
 	r.p.node.Ranks(r.p.local(), r.locals)
 }
 
@@ -68,8 +89,14 @@ func (r *asyncRanks) event(e *group.Event) {
 	if e.Verdict == coord.Effective {
 		r.p.w.accept(r.p, &e.Part)
 	}
-	c := r.cursors[e.Part.Local]
+	c, now := r.cursors[e.Part.Local], r.seats[e.Part.Local]
 	if c == nil {
+		return
+	}
+	if e.Seat != now.number {
+		if e.Verdict == coord.Effective {
+			r.late(e, &now)
+		}
 		return
 	}
 	void := c.Decide(e.Part.Span, e.Verdict)
@@ -77,6 +104,16 @@ func (r *asyncRanks) event(e *group.Event) {
 		r.open[e.Part.Local] -= e.Part.Span.Stop - e.Part.Span.Start
 	} else {
 		r.lost(e.Part.Local, void)
+	}
+}
+
+// late is a part of a process that has ended, and counts: the one that has its place must not
+// have been given the same.
+func (r *asyncRanks) late(e *group.Event, now *seated) {
+	for _, g := range now.given {
+		if x := e.Part.Span; g.epoch == e.Part.Epoch && g.span.Start < x.Stop && x.Start < g.span.Stop {
+			r.p.w.violate("I9", r.p.place, "positions %v of local rank %d count for a process that has ended, and the next one was given %v", x, e.Part.Local, g.span)
+		}
 	}
 }
 
@@ -119,6 +156,9 @@ func (r *asyncRanks) take(local int) {
 		return
 	}
 	w.delivered(r.p, x)
+	now := r.seats[local]
+	now.given = append(now.given, given{c.Epoch(), x})
+	r.seats[local] = now
 	if r.open[local] += x.Stop - x.Start; r.open[local] > w.sc.Job.Ahead {
 		w.violate("I7", r.p.place, "local rank %d has %d positions that are not committed, at most %d are leased", local, r.open[local], w.sc.Job.Ahead)
 	}
@@ -137,7 +177,7 @@ func (r *asyncRanks) finish(local int, c *coord.Cursor, x nd.Span) {
 	}
 	r.busy[local] = false
 	c.Finish(x, digestOf(x))
-	r.p.node.Commit(r.p.local(), c.Parts())
+	r.p.node.Commit(r.p.local(), r.seats[local].number, c.Parts())
 	r.poll()
 	if w.now < r.until {
 		w.after(r.until-w.now, r.poll)

@@ -218,6 +218,9 @@ func drawAction(r *rand.Rand, kind Kind, nodes int, at time.Duration) Action {
 		a.For = lasts(20 * time.Second)
 	case Rank:
 		a.N, a.For = r.IntN(3), lasts(10*time.Second)
+		if a.For%3 == 0 {
+			a.For = 0 // another one has its place at once, with commits under way
+		}
 	case Redo:
 		a.Who, a.N = "", 1+r.IntN(10)
 	case Drift:
