@@ -65,7 +65,7 @@ func measure(t *testing.T, profile string, n, runs int) string {
 	var join, first, spread, heal []time.Duration
 	var doubts, unheard int
 	for seed := range uint64(runs) {
-		f := watchCrowd(t, n, profile, seed, 0.05, whole)
+		f := watchCrowd(t, n, profile, seed, whole)
 		f.within(t, profile, whole)
 		doubts, unheard = doubts+f.doubts, unheard+f.unheard
 		join, first, spread, heal = append(join, f.join), append(first, f.first), append(spread, f.last-f.first), append(heal, f.heal)
@@ -92,7 +92,7 @@ func TestRecordedFigures(t *testing.T) {
 		}
 		checked++
 		low, high := column(t, line, 2)
-		f := watchCrowd(t, n, profile, 99, 0.05, brief)
+		f := watchCrowd(t, n, profile, 99, brief)
 		if got := f.first.Seconds(); got < low/1.3 || got > high*1.3 {
 			t.Errorf("%s, %d nodes: a loss is known after %.2f s, recorded are %.2f to %.2f s: measure again (%s)", profile, n, got, low, high, figuresFile)
 		}

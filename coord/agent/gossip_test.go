@@ -23,7 +23,6 @@ type crowd struct {
 	mu     sync.Mutex
 	place  map[coord.ID]int
 	holds  [][]group.Liveness // by observer and subject; Suspect: never heard of
-	joined []bool             // observers who have held all for alive
 	events []opinion
 	heard  []time.Time // of a stamp, by observer
 }
@@ -178,12 +177,15 @@ const (
 	brief             // joins, a loss, the end
 )
 
+// lost is the share of packets that get lost.
+const lost = 0.05
+
 // watchCrowd runs a crowd through its life.
-func watchCrowd(t *testing.T, n int, profile string, seed uint64, loss float64, life life) (f figures) {
+func watchCrowd(t *testing.T, n int, profile string, seed uint64, life life) (f figures) {
 	t.Helper()
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	synctest.Test(t, func(t *testing.T) {
-		network := newMemnet(seed, loss)
+		network := newMemnet(seed, lost)
 		c := gather(t, n, profile, network)
 		defer c.end()
 		var ok bool
@@ -256,12 +258,12 @@ func (f *figures) loss(c *crowd, who int, seed uint64) {
 
 // partition cuts the crowd into halves, until each has held the other one for dead for
 // long enough to have stopped telling of it.
-func (f *figures) partition(c *crowd, lost int, seed uint64) {
+func (f *figures) partition(c *crowd, gone int, seed uint64) {
 	half := len(c.list) / 2
 	begin := c.since()
 	c.net.cuts(func(a, b int) bool { return (a < half) != (b < half) })
 	apart := func(o, s int) group.Liveness {
-		if s == lost || (o < half) != (s < half) {
+		if s == gone || (o < half) != (s < half) {
 			return group.Dead
 		}
 		return group.Alive
@@ -274,7 +276,7 @@ func (f *figures) partition(c *crowd, lost int, seed uint64) {
 	c.net.cuts(nil)
 	var ok bool
 	f.heal, ok = c.until(begin, 5*time.Minute, func(_, s int) group.Liveness {
-		if s == lost {
+		if s == gone {
 			return group.Dead
 		}
 		return group.Alive
@@ -322,7 +324,7 @@ func (f figures) within(t *testing.T, profile string, life life) {
 func TestGossip(t *testing.T) {
 	for i, profile := range []string{"default", "fast"} {
 		t.Run(profile, func(t *testing.T) {
-			f := watchCrowd(t, 64, profile, uint64(i), 0.05, whole)
+			f := watchCrowd(t, 64, profile, uint64(i), whole)
 			t.Logf("64 nodes: %v", f)
 			f.within(t, profile, whole)
 		})
@@ -335,7 +337,7 @@ func TestGossipOfMany(t *testing.T) {
 	if testing.Short() || raced {
 		t.Skip("-short, -race: 256 members of memberlist take long")
 	}
-	f := watchCrowd(t, 256, "default", 2, 0.05, brief)
+	f := watchCrowd(t, 256, "default", 2, brief)
 	t.Logf("256 nodes: %v", f)
 	f.within(t, "default", brief)
 }
