@@ -8,14 +8,13 @@ import (
 )
 
 // gossip is a model of what each agent's memberlist holds of each other agent: who is
-// out of reach, directly and through others, is suspected after a while and then dead; who
-// comes back refutes that. The times are those of real memberlist.
+// out of reach, directly and through others, is dead after a while; who comes back refutes
+// that. The times are those of real memberlist, which tells nobody whom it suspects.
 //
 // In worlds beyond mostPairs hosts it is told to voters, and of voters: nobody else acts
 // on it.
 type gossip struct {
 	w     *World
-	times detection
 	pairs map[pair]*opinion
 	known map[*process]bool // subjects of whom someone holds something
 	dirty bool
@@ -35,7 +34,7 @@ type opinion struct {
 const mostPairs = 64
 
 func (g *gossip) init(w *World) {
-	g.w, g.times, g.pairs, g.known = w, w.sc.Profile.detection(), map[pair]*opinion{}, map[*process]bool{}
+	g.w, g.pairs, g.known = w, map[pair]*opinion{}, map[*process]bool{}
 }
 
 // changed says that someone may have come into reach or left it.
@@ -89,19 +88,21 @@ func (g *gossip) follow(o, s *process) {
 	}
 	op.reachable = reachable
 	op.turn++
+	times := g.times()
 	if !reachable {
-		first := g.times.dead + g.draw(s, s, op.turn, g.times.deadMost-g.times.dead)
-		g.plan(o, s, op, group.Suspect, g.times.suspect+g.draw(o, s, op.turn, g.times.suspectMost-g.times.suspect))
-		g.plan(o, s, op, group.Dead, first+g.draw(o, s, op.turn+1000, g.times.spread))
+		first := times.dead + g.draw(s, s, op.turn, times.deadMost-times.dead)
+		g.plan(o, s, op, group.Dead, first+g.draw(o, s, op.turn+1000, times.spread))
 		return
 	}
-	switch op.state {
-	case group.Suspect:
-		g.plan(o, s, op, group.Alive, 100*time.Millisecond+g.draw(o, s, op.turn, 400*time.Millisecond))
-	case group.Dead:
-		g.plan(o, s, op, group.Alive, 500*time.Millisecond+g.draw(o, s, op.turn, g.times.rejoin-500*time.Millisecond))
+	if op.state == group.Dead {
+		g.plan(o, s, op, group.Alive, soonest+g.draw(o, s, op.turn, times.rejoin-soonest))
 	}
 }
+
+// soonest is when a node that comes back is heard of.
+const soonest = 300 * time.Millisecond
+
+func (g *gossip) times() detection { return g.w.sc.Profile.detection(len(g.w.hosts)) }
 
 // draw is a time that depends on who it is about, and on nothing else that happens.
 func (g *gossip) draw(o, s *process, turn int, most time.Duration) time.Duration {
@@ -117,7 +118,7 @@ func (g *gossip) plan(o, s *process, op *opinion, state group.Liveness, d time.D
 	var come func()
 	come = func() {
 		switch {
-		case o.dead || op.turn != turn || op.state == state || state == group.Suspect && op.state == group.Dead:
+		case o.dead || op.turn != turn || op.state == state:
 		case o.stopped:
 			g.w.after(50*time.Millisecond, come)
 		case state != group.Alive || g.w.now >= op.doubted:
@@ -157,7 +158,7 @@ func (g *gossip) doubt(o, s *process, d time.Duration) {
 // woke is an observer that stood still: its probes have timed out, so it holds others for
 // lost until they refute it.
 func (g *gossip) woke(o *process, stood time.Duration) {
-	if stood < g.times.suspect || o.rand.IntN(2) == 0 || len(g.w.hosts) > mostPairs {
+	if stood < g.times().probe || o.rand.IntN(2) == 0 || len(g.w.hosts) > mostPairs {
 		return
 	}
 	for _, h := range g.w.hosts {
