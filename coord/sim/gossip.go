@@ -16,6 +16,7 @@ import (
 type gossip struct {
 	w     *World
 	pairs map[pair]*opinion
+	met   map[pair]bool     // who has heard of whom
 	known map[*process]bool // subjects of whom someone holds something
 	dirty bool
 	reach []int // of each host: its part of the network; -1: it is out
@@ -34,7 +35,7 @@ type opinion struct {
 const mostPairs = 64
 
 func (g *gossip) init(w *World) {
-	g.w, g.pairs, g.known = w, map[pair]*opinion{}, map[*process]bool{}
+	g.w, g.pairs, g.met, g.known = w, map[pair]*opinion{}, map[pair]bool{}, map[*process]bool{}
 }
 
 // changed says that someone may have come into reach or left it.
@@ -45,8 +46,34 @@ func (g *gossip) changed() {
 	}
 }
 
-// came is a new process.
-func (g *gossip) came(*process) { g.changed() }
+// came is a new process. It and the others hear of each other within a while; who has
+// never heard of one that ends does not hear of its end either.
+func (g *gossip) came(p *process) {
+	g.changed()
+	for _, h := range g.w.hosts {
+		if o := h.proc; o != nil && o != p && !o.dead && len(g.w.hosts) <= mostPairs {
+			g.meet(o, p, g.draw(o, p, 0, meets))
+			g.meet(p, o, g.draw(p, o, 0, meets))
+		}
+	}
+}
+
+// meets is how long that takes at most, where nothing gets lost.
+const meets = 2 * time.Second
+
+func (g *gossip) meet(o, s *process, d time.Duration) {
+	g.w.after(d, func() {
+		switch {
+		case o.dead || s.dead:
+		case o.stopped || !g.reaches(o, s):
+			g.meet(o, s, time.Second)
+		default:
+			g.met[pair{o.id, s.id}] = true
+			o.node.Observe(o.local(), s.id, group.Alive)
+			o.flush()
+		}
+	})
+}
 
 // matters reports whether what an observer holds of a subject is followed.
 func (g *gossip) matters(o, s *process) bool {
@@ -77,7 +104,7 @@ func (g *gossip) follow(o, s *process) {
 	op := g.pairs[at]
 	reachable := g.reaches(o, s)
 	if op == nil {
-		if reachable {
+		if reachable || !g.met[at] && len(g.w.hosts) <= mostPairs {
 			return // nothing is remarkable about it
 		}
 		op = &opinion{reachable: true}
