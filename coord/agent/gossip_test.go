@@ -200,6 +200,8 @@ func watchCrowd(t *testing.T, n int, profile string, seed uint64, life life) (f 
 		if life != brief {
 			f.partition(c, n/3, seed)
 		}
+		network.mu.Lock()
+		defer network.mu.Unlock()
 		f.longest, f.hosts = network.longest, n
 	})
 	return f
@@ -322,10 +324,14 @@ func (f figures) within(t *testing.T, profile string, life life) {
 // and delays others: how soon all know all, a loss, a new view, and each other after
 // a partition.
 func TestGossip(t *testing.T) {
+	nodes := 64
+	if raced || testing.Short() {
+		nodes = 16
+	}
 	for i, profile := range []string{"default", "fast"} {
 		t.Run(profile, func(t *testing.T) {
-			f := watchCrowd(t, 64, profile, uint64(i), whole)
-			t.Logf("64 nodes: %v", f)
+			f := watchCrowd(t, nodes, profile, uint64(i), whole)
+			t.Logf("%d nodes: %v", nodes, f)
 			f.within(t, profile, whole)
 		})
 	}
@@ -378,5 +384,43 @@ func TestGossipOneWay(t *testing.T) {
 			t.Errorf("it is not back after %v", took)
 		}
 		t.Logf("back after %v", took)
+	})
+}
+
+// Packets of the job that come again do nothing: a member that is lost stays so, and none that
+// lives is doubted for what was true once.
+func TestGossipReplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, gone, suspect = 8, 3, 5
+		network := newMemnet(3, 0)
+		network.taped = true
+		c := gather(t, n, "fast", network)
+		defer c.end()
+		if took, ok := c.until(c.began, 10*time.Second, alive); !ok {
+			t.Fatalf("they do not know each other after %v", took)
+		}
+		network.cuts(func(from, to int) bool { return from == suspect || to == suspect })
+		time.Sleep(700 * time.Millisecond) // some suspect it, and say so
+		network.cuts(nil)
+		time.Sleep(15 * time.Second)
+		begin := c.since()
+		c.lose(gone)
+		dead := func(_, s int) group.Liveness {
+			if s == gone {
+				return group.Dead
+			}
+			return group.Alive
+		}
+		if took, ok := c.until(begin, 10*time.Second, dead); !ok {
+			t.Fatalf("the loss is not known after %v", took)
+		}
+		c.since()
+		packets := network.replay()
+		time.Sleep(10 * time.Second)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if len(c.events) > 0 || packets < 1000 {
+			t.Errorf("%d packets again: %v", packets, c.events)
+		}
 	})
 }

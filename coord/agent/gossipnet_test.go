@@ -26,6 +26,34 @@ type memnet struct {
 	packets int64
 	bytes   int64
 	longest int // packet
+	tape    []recorded
+	taped   bool // packets are recorded
+}
+
+// recorded is a packet as a listener on the wire has it.
+type recorded struct {
+	to     *memhost
+	packet memberlist.Packet
+}
+
+// replay sends again what was recorded.
+func (n *memnet) replay() int {
+	n.mu.Lock()
+	tape := n.tape
+	n.taped = false
+	n.mu.Unlock()
+	for i, r := range tape {
+		p := r.packet
+		p.Buf, p.Timestamp = append([]byte(nil), p.Buf...), time.Now()
+		select {
+		case r.to.packets <- &p:
+		case <-r.to.gone:
+		}
+		if i%100 == 99 {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	return len(tape)
 }
 
 // lateBy is how much later a packet comes that others overtake.
@@ -140,6 +168,11 @@ func (h *memhost) WriteTo(b []byte, address string) (time.Time, error) {
 		return time.Now(), nil
 	}
 	packet := &memberlist.Packet{Buf: append([]byte(nil), b...), From: &net.UDPAddr{IP: h.ip(), Port: 7946}}
+	h.net.mu.Lock()
+	if h.net.taped {
+		h.net.tape = append(h.net.tape, recorded{to, *packet})
+	}
+	h.net.mu.Unlock()
 	for _, d := range h.net.delays(len(b)) {
 		time.AfterFunc(d, func() {
 			if !h.net.passes(h, to) {
