@@ -29,7 +29,10 @@ type nobody struct{}
 func (nobody) answerProbe(net.Conn)     {}
 func (nobody) answerPing([]byte) []byte { return nil }
 
-func newPeer(t *testing.T, key string) *peer {
+// jobKey is that of all hosts of these tests.
+const jobKey = "0123456789abcdef"
+
+func newPeer(t *testing.T) *peer {
 	t.Helper()
 	d := new(drops)
 	listener, err := openPort("127.0.0.1:0", d, nobody{})
@@ -37,7 +40,7 @@ func newPeer(t *testing.T, key string) *peer {
 		t.Fatal(err)
 	}
 	p := &peer{address: listener.Addr().String(), got: make(chan *coord.Message, 1<<12)}
-	p.links = openLinks(listener, []byte(key), d, func(b []byte) {
+	p.links = openLinks(listener, []byte(jobKey), d, func(b []byte) {
 		if m, err := coord.ParseMessage(b); err == nil {
 			select {
 			case p.got <- m:
@@ -50,7 +53,7 @@ func newPeer(t *testing.T, key string) *peer {
 }
 
 // joins asks an agent to be admitted, as a member of one rank that means the same job.
-func (p *peer) joins(to string, address string, change func(*coord.Admission)) coord.ID {
+func (p *peer) joins(to string, address string, change func(*coord.Admission)) {
 	var id coord.ID
 	_, _ = rand.Read(id[:])
 	a := coord.Admission{Member: coord.Member{ID: id, Name: "peer", Address: address, Ranks: []int{0}}, Version: coord.Version, Job: "job", Plan: "p"}
@@ -58,7 +61,6 @@ func (p *peer) joins(to string, address string, change func(*coord.Admission)) c
 		change(&a)
 	}
 	p.send(to, coord.AppendMessage(nil, &coord.Message{From: coord.Source{ID: id, Address: address}, Body: &coord.Join{Admission: a}}))
-	return id
 }
 
 // refusal waits for a brief that refuses.
@@ -91,7 +93,7 @@ func jobOfOne(t *testing.T, ctx context.Context, n int64) (*host, *worker) {
 func TestWrongJoiners(t *testing.T) {
 	ctx := patient(t)
 	a, w := jobOfOne(t, ctx, 50)
-	p := newPeer(t, "0123456789abcdef")
+	p := newPeer(t)
 	for _, c := range []struct {
 		name   string
 		change func(*coord.Admission)
@@ -128,7 +130,7 @@ func TestMemberThatGossipNeverKnew(t *testing.T) {
 		startHost(t, name, func(c *Config) { c.Contacts, c.Witness = []string{a.Address()}, true })
 	}
 	eventually(t, ctx, "three decide", func() bool { return len(a.State().View.Voters) == 3 })
-	p := newPeer(t, "0123456789abcdef")
+	p := newPeer(t)
 	p.joins(a.Address(), p.address, nil)
 	eventually(t, ctx, "it is in the view", func() bool { return a.State().View.World() == 2 })
 	p.close() // as a process that was killed
@@ -142,7 +144,6 @@ func TestMemberThatGossipNeverKnew(t *testing.T) {
 // is kept for them is bounded.
 func TestGarbageAndReplays(t *testing.T) {
 	ctx := patient(t)
-	const key = "0123456789abcdef"
 	a, w := jobOfOne(t, ctx, 50)
 	noise := make([]byte, 1200)
 	udp, err := net.Dial("udp", a.Address())
@@ -172,7 +173,7 @@ func TestGarbageAndReplays(t *testing.T) {
 		stream(append([]byte{first}, noise...))
 	}
 	// A stream of the job, recorded and played again, is another stream.
-	recorded := record1(t, key, coord.AppendMessage(nil, &coord.Message{From: coord.Source{ID: coord.ID{1}, Address: "127.0.0.1:1"}, Body: &coord.Gone{ID: a.State().View.Members[0].ID, Reason: "a lie"}}))
+	recorded := taped(t, coord.AppendMessage(nil, &coord.Message{From: coord.Source{ID: coord.ID{1}, Address: "127.0.0.1:1"}, Body: &coord.Gone{ID: a.State().View.Members[0].ID, Reason: "a lie"}}))
 	before := a.drops.counts()
 	stream(append([]byte{messageStream}, recorded...))
 	eventually(t, ctx, "all of it is counted", func() bool {
@@ -180,7 +181,7 @@ func TestGarbageAndReplays(t *testing.T) {
 		return n["key"] > before["key"] && n["malformed"] > 0 && n["gossip-malformed"]+n["gossip-label"]+n["gossip-key"]+n["gossip-queue"] > 0
 	})
 	// Messages that open and make no sense.
-	p := newPeer(t, key)
+	p := newPeer(t)
 	malformed := a.drops.counts()["malformed"]
 	for range 10 {
 		_, _ = rand.Read(noise)
@@ -193,8 +194,8 @@ func TestGarbageAndReplays(t *testing.T) {
 	}
 }
 
-// record1 is what a client of the job writes who sends one message.
-func record1(t *testing.T, key string, message []byte) []byte {
+// taped is what a client of the job writes who sends one message.
+func taped(t *testing.T, message []byte) []byte {
 	t.Helper()
 	near, far := net.Pipe()
 	done := make(chan []byte, 1)
@@ -207,7 +208,7 @@ func record1(t *testing.T, key string, message []byte) []byte {
 		rest, _ := io.ReadAll(far)
 		done <- append(tape, rest...)
 	}()
-	c, err := sealed.Client(near, []byte(key))
+	c, err := sealed.Client(near, []byte(jobKey))
 	if err == nil {
 		err = c.Send(message, time.Second)
 	}
@@ -228,7 +229,7 @@ func TestStormOfJoiners(t *testing.T) {
 	}
 	defer deaf.Close() //nolint:errcheck // nothing was said
 	before, threads := inUse(), runtime.NumGoroutine()
-	p := newPeer(t, "0123456789abcdef")
+	p := newPeer(t)
 	storm := func() {
 		for i := range 1000 {
 			address := deaf.Addr().String()
