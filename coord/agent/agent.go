@@ -40,7 +40,6 @@ type Agent struct {
 	waits   string        // why nothing new is decided, as it was last told
 	alone   time.Duration // since when there was no majority; 0: there is one
 	memo    []byte        // see Tell
-	unseen  map[coord.ID]time.Duration
 	watch   watch
 	stats   func() []agentapi.RankStats // of this node's loaders; nil: nobody tells
 	loads   map[int]*load               // of them, by local rank
@@ -91,7 +90,6 @@ func Open(cfg Config) (*Agent, error) {
 	a := &Agent{
 		config: cfg, address: cfg.Advertise, began: time.Now(), inbox: newQueue(), stop: make(chan struct{}), failed: make(chan struct{}),
 		seats: map[int]*seat{}, told: map[int]agentapi.JobState{}, loads: map[int]*load{}, settle: newSettle(),
-		unseen: map[coord.ID]time.Duration{},
 	}
 	a.watch = newWatch(a.settle.Observe)
 	listener, err := openPort(cfg.Listen, &a.drops, a)
@@ -172,7 +170,6 @@ func (a *Agent) run() {
 		case <-beat.C:
 			if a.self.node != nil {
 				a.self.node.Tick(a.now())
-				a.missUnseen()
 				a.formUnheard()
 				a.watchMajority()
 			}

@@ -95,7 +95,6 @@ func (a *Agent) Tell(note []byte) error {
 
 // sees keeps what gossip has seen.
 func (a *Agent) sees(x seen) {
-	delete(a.unseen, x.id)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := Peer{Note: x.note, Lost: x.state == group.Dead, Left: x.gone}
@@ -112,8 +111,7 @@ func (a *Agent) noted(x noted) {
 	a.mu.fresh = true
 }
 
-// viewed forgets who is gone and was not in the last view either, and notes who is in the
-// new one and was never seen.
+// viewed forgets who is gone and was not in the last view either.
 func (a *Agent) viewed(v *coord.View) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -121,31 +119,6 @@ func (a *Agent) viewed(v *coord.View) {
 	for id, p := range a.mu.peers {
 		if (p.Lost || p.Left) && v.Index(id) < 0 && (before == nil || before.Index(id) < 0) {
 			delete(a.mu.peers, id)
-		}
-	}
-	for id := range a.unseen {
-		if v.Index(id) < 0 {
-			delete(a.unseen, id)
-		}
-	}
-	for i := range v.Members {
-		id := v.Members[i].ID
-		_, known := a.mu.peers[id]
-		if _, waits := a.unseen[id]; !known && !waits && id != a.self.id {
-			a.unseen[id] = a.now()
-		}
-	}
-}
-
-// unseenFor is after how many beats without any sign from gossip a member counts as dead:
-// one that was lost before gossip knew it would stay for ever.
-const unseenFor = 100
-
-func (a *Agent) missUnseen() {
-	for id, since := range a.unseen {
-		if a.now()-since > unseenFor*a.config.profile().Beat {
-			delete(a.unseen, id)
-			a.self.node.Observe(a.now(), id, group.Dead)
 		}
 	}
 }

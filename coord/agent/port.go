@@ -102,6 +102,7 @@ func (p *port) acceptStreams() {
 				<-p.room
 			})
 		default:
+			p.drops.add(dropStreams)
 			_ = conn.Close()
 		}
 	}
@@ -125,7 +126,11 @@ func (p *port) dispatch(conn net.Conn) {
 		p.probed.answerProbe(conn)
 		_ = conn.Close()
 		return
-	case err != nil || first[0] != gossipStream && first[0] != messageStream:
+	case err == nil && first[0] != gossipStream && first[0] != messageStream:
+		p.drops.add(dropMalformed)
+		_ = conn.Close()
+		return
+	case err != nil:
 		_ = conn.Close()
 		return
 	case first[0] == messageStream:

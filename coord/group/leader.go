@@ -17,6 +17,7 @@ type leader struct {
 	gone    map[coord.ID]string
 	reports map[coord.ID]*coord.Report
 	heard   map[coord.ID]time.Duration // when each has last reported
+	unknown map[coord.ID]time.Duration // when this leader has first missed it in gossip
 
 	wanted  wish // the change that is due
 	first   time.Duration
@@ -30,7 +31,7 @@ type leader struct {
 type wish struct{ evict, admit, ranks int }
 
 func (l *leader) reset() {
-	*l = leader{joins: map[coord.ID]*coord.Join{}, gone: map[coord.ID]string{}, reports: map[coord.ID]*coord.Report{}, heard: map[coord.ID]time.Duration{}, tried: map[string]time.Duration{}}
+	*l = leader{joins: map[coord.ID]*coord.Join{}, gone: map[coord.ID]string{}, reports: map[coord.ID]*coord.Report{}, heard: map[coord.ID]time.Duration{}, unknown: map[coord.ID]time.Duration{}, tried: map[string]time.Duration{}}
 }
 
 // maxJoins bounds who waits to be admitted: a storm of joiners comes in by parts.
@@ -168,10 +169,22 @@ func (n *Node) lost(id coord.ID) (why string, gone bool) {
 	if at, heard := n.lead.heard[id]; heard && n.now-at < n.cfg.Grace {
 		grace *= doubtful
 	}
-	if o := n.gossip[id]; o.State == Dead && n.now-o.since >= grace {
+	switch o, known := n.gossip[id]; {
+	case known && o.State == Dead && n.now-o.since >= grace:
 		return "gossip lost it", true
+	case !known && n.lead.missed(id, n.now) >= doubtful*n.cfg.Grace:
+		return "gossip has never known it, and it is silent", true
 	}
 	return "", false
+}
+
+// missed is for how long nothing was heard of a member whom gossip does not know: one that was
+// killed right after it was admitted is never known, so that gossip cannot lose it.
+func (l *leader) missed(id coord.ID, now time.Duration) time.Duration {
+	if _, noted := l.unknown[id]; !noted {
+		l.unknown[id] = now
+	}
+	return now - max(l.unknown[id], l.heard[id])
 }
 
 // doubtful is how many times the grace one has that gossip holds for dead and that still
@@ -191,6 +204,7 @@ func (l *leader) installed(e *coord.Installed) {
 		delete(l.gone, id)
 		delete(l.reports, id)
 		delete(l.heard, id)
+		delete(l.unknown, id)
 	}
 	clear(l.tried)
 	l.waiting = false

@@ -228,7 +228,7 @@ func (n *Node) forget(before *coord.View) {
 	}
 	full := len(n.gossip) > len(n.view.Members)+maxJoins
 	for id, o := range n.gossip {
-		if n.view.Index(id) < 0 && (o.State != Dead || n.now-o.since > rememberLost || full) {
+		if n.view.Index(id) < 0 && (o.State == Dead && n.now-o.since > rememberLost || full) {
 			delete(n.gossip, id)
 		}
 	}

@@ -29,7 +29,7 @@ type observed struct {
 // Observe takes what gossip says of an agent.
 func (n *Node) Observe(now time.Duration, id coord.ID, state Liveness) {
 	n.now = now
-	if n.gossip[id].State != state {
+	if o, known := n.gossip[id]; !known || o.State != state {
 		n.gossip[id] = observed{state, now}
 	}
 }

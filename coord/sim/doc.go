@@ -31,8 +31,8 @@
 // # The model of gossip
 //
 // Each observer holds its own opinion of each subject. One that cannot be reached, not
-// through others either, is suspected and then dead after times that were measured with
-// real memberlist (see detection); one that comes back is alive within 30 s. An agent that
+// through others either, is dead after times that were measured with real memberlist (see
+// detection); one that comes back is alive within 10 s. An agent that
 // stood still may hold all others for dead for a while.
 //
 // # What is not simulated

@@ -8,15 +8,15 @@ import (
 )
 
 // gossip is a model of what each agent's memberlist holds of each other agent: who is
-// out of reach, directly and through others, is suspected after a while and then dead; who
-// comes back refutes that. The times are those of real memberlist.
+// out of reach, directly and through others, is dead after a while; who comes back refutes
+// that. The times are those of real memberlist, which tells nobody whom it suspects.
 //
 // In worlds beyond mostPairs hosts it is told to voters, and of voters: nobody else acts
 // on it.
 type gossip struct {
 	w     *World
-	times detection
 	pairs map[pair]*opinion
+	met   map[pair]bool     // who has heard of whom
 	known map[*process]bool // subjects of whom someone holds something
 	dirty bool
 	reach []int // of each host: its part of the network; -1: it is out
@@ -35,7 +35,7 @@ type opinion struct {
 const mostPairs = 64
 
 func (g *gossip) init(w *World) {
-	g.w, g.times, g.pairs, g.known = w, w.sc.Profile.detection(), map[pair]*opinion{}, map[*process]bool{}
+	g.w, g.pairs, g.met, g.known = w, map[pair]*opinion{}, map[pair]bool{}, map[*process]bool{}
 }
 
 // changed says that someone may have come into reach or left it.
@@ -46,8 +46,34 @@ func (g *gossip) changed() {
 	}
 }
 
-// came is a new process.
-func (g *gossip) came(*process) { g.changed() }
+// came is a new process. It and the others hear of each other within a while; who has
+// never heard of one that ends does not hear of its end either.
+func (g *gossip) came(p *process) {
+	g.changed()
+	for _, h := range g.w.hosts {
+		if o := h.proc; o != nil && o != p && !o.dead && len(g.w.hosts) <= mostPairs {
+			g.meet(o, p, g.draw(o, p, 0, meets))
+			g.meet(p, o, g.draw(p, o, 0, meets))
+		}
+	}
+}
+
+// meets is how long that takes at most, where nothing gets lost.
+const meets = 2 * time.Second
+
+func (g *gossip) meet(o, s *process, d time.Duration) {
+	g.w.after(d, func() {
+		switch {
+		case o.dead || s.dead:
+		case o.stopped || !g.reaches(o, s):
+			g.meet(o, s, time.Second)
+		default:
+			g.met[pair{o.id, s.id}] = true
+			o.node.Observe(o.local(), s.id, group.Alive)
+			o.flush()
+		}
+	})
+}
 
 // matters reports whether what an observer holds of a subject is followed.
 func (g *gossip) matters(o, s *process) bool {
@@ -78,7 +104,7 @@ func (g *gossip) follow(o, s *process) {
 	op := g.pairs[at]
 	reachable := g.reaches(o, s)
 	if op == nil {
-		if reachable {
+		if reachable || !g.met[at] && len(g.w.hosts) <= mostPairs {
 			return // nothing is remarkable about it
 		}
 		op = &opinion{reachable: true}
@@ -89,19 +115,21 @@ func (g *gossip) follow(o, s *process) {
 	}
 	op.reachable = reachable
 	op.turn++
+	times := g.times()
 	if !reachable {
-		first := g.times.dead + g.draw(s, s, op.turn, g.times.deadMost-g.times.dead)
-		g.plan(o, s, op, group.Suspect, g.times.suspect+g.draw(o, s, op.turn, g.times.suspectMost-g.times.suspect))
-		g.plan(o, s, op, group.Dead, first+g.draw(o, s, op.turn+1000, g.times.spread))
+		first := times.dead + g.draw(s, s, op.turn, times.deadMost-times.dead)
+		g.plan(o, s, op, group.Dead, first+g.draw(o, s, op.turn+1000, times.spread))
 		return
 	}
-	switch op.state {
-	case group.Suspect:
-		g.plan(o, s, op, group.Alive, 100*time.Millisecond+g.draw(o, s, op.turn, 400*time.Millisecond))
-	case group.Dead:
-		g.plan(o, s, op, group.Alive, 500*time.Millisecond+g.draw(o, s, op.turn, g.times.rejoin-500*time.Millisecond))
+	if op.state == group.Dead {
+		g.plan(o, s, op, group.Alive, soonest+g.draw(o, s, op.turn, times.rejoin-soonest))
 	}
 }
+
+// soonest is when a node that comes back is heard of.
+const soonest = 300 * time.Millisecond
+
+func (g *gossip) times() detection { return g.w.sc.Profile.detection(len(g.w.hosts)) }
 
 // draw is a time that depends on who it is about, and on nothing else that happens.
 func (g *gossip) draw(o, s *process, turn int, most time.Duration) time.Duration {
@@ -117,7 +145,7 @@ func (g *gossip) plan(o, s *process, op *opinion, state group.Liveness, d time.D
 	var come func()
 	come = func() {
 		switch {
-		case o.dead || op.turn != turn || op.state == state || state == group.Suspect && op.state == group.Dead:
+		case o.dead || op.turn != turn || op.state == state:
 		case o.stopped:
 			g.w.after(50*time.Millisecond, come)
 		case state != group.Alive || g.w.now >= op.doubted:
@@ -157,7 +185,7 @@ func (g *gossip) doubt(o, s *process, d time.Duration) {
 // woke is an observer that stood still: its probes have timed out, so it holds others for
 // lost until they refute it.
 func (g *gossip) woke(o *process, stood time.Duration) {
-	if stood < g.times.suspect || o.rand.IntN(2) == 0 || len(g.w.hosts) > mostPairs {
+	if stood < g.times().probe || o.rand.IntN(2) == 0 || len(g.w.hosts) > mostPairs {
 		return
 	}
 	for _, h := range g.w.hosts {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"time"
 
 	"github.com/headrace/headrace/coord"
@@ -51,27 +52,37 @@ func (p Profile) config() group.Config {
 	return group.Default()
 }
 
-// detection is how gossip finds a loss, calibrated to real memberlist: 0.3 s after the
-// first probe that fails an observer suspects, and all survivors hold the lost one for dead
-// within 7.5 s, fast 2.5 s, with 5 % loss.
+// detection is how gossip of so many nodes finds a loss. The first observer gives a node up
+// once memberlist's suspicion has run out, which begins with a probe that fails; others hear
+// of it by the next packets. The parts that are drawn are those of real memberlist with 5 %
+// loss, as TestModelIsMeasured compares them.
 type detection struct {
-	suspect, suspectMost time.Duration // of one observer
-	dead, deadMost       time.Duration // of the first observer
-	spread               time.Duration // until the last one knows
-	rejoin               time.Duration // after a heal, at most
+	probe          time.Duration // between two probes
+	dead, deadMost time.Duration // of the first observer
+	spread         time.Duration // until the last one knows, at most
+	rejoin         time.Duration // after a heal, at most
 }
 
-func (p Profile) detection() detection {
+func (p Profile) detection(nodes int) detection {
+	d := detection{probe: 500 * time.Millisecond, spread: 250 * time.Millisecond, rejoin: 10 * time.Second}
+	patience := 4.0 // memberlist's SuspicionMult
 	if p == Fast {
-		return detection{200 * time.Millisecond, 800 * time.Millisecond, 1500 * time.Millisecond, 2100 * time.Millisecond, 400 * time.Millisecond, 30 * time.Second}
+		d.probe, d.spread, patience = 200*time.Millisecond, 100*time.Millisecond, 3
 	}
-	return detection{500 * time.Millisecond, 2 * time.Second, 4500 * time.Millisecond, 6800 * time.Millisecond, 700 * time.Millisecond, 30 * time.Second}
+	scale := math.Round(100 * max(1, math.Log10(float64(max(1, nodes))))) // of all machines the same
+	suspicion := time.Duration(patience*scale) * d.probe / 100
+	d.dead, d.deadMost = suspicion+d.probe*6/10, suspicion+d.probe*4
+	return d
 }
+
+// healed is how long after the end of a partition gossip may take to be whole again: what
+// is promised.
+const healed = 30 * time.Second
 
 // bound is how long after the last fault a job with a majority may take until all live
 // nodes are in one view: gossip is whole again, grace, a restart of who was evicted
 // meanwhile, and the changes that follow.
 func (p Profile) bound() time.Duration {
-	d, c := p.detection(), p.config()
-	return d.rejoin + 2*(d.deadMost+d.spread+c.Grace+c.Patience) + 20*time.Second
+	d, c := p.detection(1<<12), p.config()
+	return healed + 2*(d.deadMost+d.spread+c.Grace+c.Patience) + 20*time.Second
 }
