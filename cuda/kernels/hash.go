@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "bb7c8c190916730660b8306a966764aa0f27cbd945d5bf6d2dc903ae3a14beb7"
+const Hash = "e7828ada1f7da2e5a210d6be7334d01cdb76fee6b0a238994a35882efddfb40d"

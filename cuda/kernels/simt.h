@@ -173,6 +173,12 @@ HR_FN Place placeOf(const void *shared) {
 	asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(out) : "l"(shared));
 	return out;
 }
+// constantPlaceOf is for a variable: the compiler sees that its place is a constant, and keeps no register for it.
+#if defined(__clang__)
+HR_FN Place constantPlaceOf(const void *shared) { return placeOf(shared); }
+#else
+HR_FN Place constantPlaceOf(const void *shared) { return (u32)__cvta_generic_to_shared(shared); }
+#endif
 // within is a place in an array that begins at a multiple of its size.
 HR_FN Place within(Place array, u32 offset) { return array | offset; }
 HR_FN u32 halfAt(Place p) {
@@ -290,6 +296,7 @@ HR_FN float reciprocal(float v) { return 1 / v; }
 
 typedef u8 *Place;
 HR_FN Place placeOf(const void *shared) { return (u8 *)shared; }
+HR_FN Place constantPlaceOf(const void *shared) { return placeOf(shared); }
 HR_FN Place within(Place array, u32 offset) { return array + offset; }
 HR_FN u32 halfAt(Place p) {
 	u16 v;

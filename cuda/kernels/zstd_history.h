@@ -21,7 +21,7 @@ template <u32 BLOCK_, u32 MOST_, u32 KEPT_, u32 SIZE_, u32 RING_> struct Shape {
 		PAD = 32,     // read with the last bytes, and not used
 		RING = RING_, // bytes of literals
 		LITERALS = RING / 2 - 2 * PAD,
-		SEATS = 2 * THREADS + 32, // sequences
+		SEATS = 4 * THREADS, // sequences: a power of two, and more than two batches
 	};
 	// What is kept does not reach into the place that it is moved to.
 	static_assert(SIZE - MOST >= 2 * KEPT + 32, "slide");
@@ -135,7 +135,8 @@ template <class S> struct ExecuteDesk {
 	u32 waits[S::WARPS];                       // how many these are
 	u32 ready[S::WARPS];                       // how many sequences of a warp belong to the next batch; WRONG if one is corrupt
 	u32 hand, status, sum;
-	FrameState frame; // of the block that is executed
+	FrameState frame;                          // of the block that is executed
+	const u8 *packed, *text;                   // its sequences and literals, see Fetched
 };
 
 template <class S> HR_FN ExecuteDesk<S> &desk() {
@@ -274,7 +275,7 @@ template <class From> HR_FN void place(Place history, u32 to, const From &from, 
 template <class S> HR_FAR History<S> appended(History<S> out, const u8 *src, u32 n) {
 	if (n <= S::MOST) {
 		Memory from = {src};
-		place(placeOf(out.bytes()), out.at - out.origin, from, n, thread(), S::THREADS);
+		place(constantPlaceOf(out.bytes()), out.at - out.origin, from, n, thread(), S::THREADS);
 		syncBlock();
 		out.made(out.at + n);
 		return out;
@@ -310,10 +311,10 @@ template <class S> HR_FN void History<S>::repeat(u32 distance, u32 n) {
 
 // Few is up to MOST bytes on their way to the history. All lanes of a warp load, then put.
 struct Few {
-	enum : u32 { MOST = 16 };
+	enum : u32 { MOST = 16, LOADED = 3 };
 
 	Place from; // a multiple of four
-	u32 raw[3];
+	u32 raw[LOADED]; // the others are loaded when they are put
 	u32 shift;
 	i32 n;
 
@@ -322,11 +323,23 @@ struct Few {
 		from = p + (at & ~3u);
 		shift = 8 * (at & 3);
 		n = (i32)count;
-		HR_UNROLL for (u32 i = 0; i < 3; i++) raw[i] = wordOf(from + 4 * i);
+		HR_UNROLL for (u32 i = 0; i < LOADED; i++) raw[i] = wordOf(from + 4 * i);
+	}
+
+	// repeatable tells if a lane can put a match that is longer than its distance: all its words are the
+	// same, and no more than those in registers. Runs of a value of one, two or four bytes are such.
+	static HR_FN bool repeatable(u32 distance, u32 count) { return (bitAt(distance) & (1 << 1 | 1 << 2 | 1 << 4)) && count <= 4 * LOADED; }
+
+	// repeat is for a repeatable match: its first bytes, as many as its distance, again and again.
+	HR_FN void repeat(u32 distance) {
+		u32 word = permute(funnel(raw[0], raw[1], shift), 0, distance == 1 ? 0 : distance == 2 ? 0x1010 : 0x3210);
+		HR_UNROLL for (u32 i = 0; i < LOADED; i++) raw[i] = word;
+		shift = 0;
 	}
 
 	HR_FN void put(Place to) const {
 		putFew(to, funnel(raw[0], raw[1], shift), n);
+		if (!ballot(n > 4)) return;
 		putFew(to + 4, funnel(raw[1], raw[2], shift), n - 4);
 		if (!ballot(n > 8)) return;
 		u32 next = wordOf(from + 12);

@@ -177,6 +177,15 @@ func zstdKinds(n int) map[string][]byte {
 		}
 	}
 	out["labels"] = labels[:n]
+	runs := make([]byte, 0, n+64) // matches that repeat their first bytes, short and long ones
+	for len(runs) < n {
+		distance := 1 + r.IntN(9)
+		runs = append(runs, randomBytes(r, distance+r.IntN(4))...)
+		for range 3 + r.IntN(24) {
+			runs = append(runs, runs[len(runs)-distance])
+		}
+	}
+	out["runs"] = runs[:n]
 	out["period"] = bytes.Repeat(randomBytes(r, 37), n/37+1)[:n]
 	return out
 }
