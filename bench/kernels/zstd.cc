@@ -149,10 +149,10 @@ struct Call {
 	void run() {
 		begin(main);
 		CHECK(cuEventRecord(forked, main));
+		launch(SEQUENCES, main); // first, as in cuda/decode
 		CHECK(cuStreamWaitEvent(side, forked, 0));
 		launch(LITERALS, side);
 		CHECK(cuEventRecord(joined, side));
-		launch(SEQUENCES, main);
 		CHECK(cuStreamWaitEvent(main, joined, 0));
 		launch(execute(), main);
 		launch(FINISH, main);

@@ -105,10 +105,10 @@ func (c *Call) Append(commands *cuda.Commands, stream *cuda.Stream, table, statu
 		c.launch(commands, stream, s)
 	}
 	commands.Record(stream, c.forked)
+	c.launch(commands, stream, c.zstd.sequences) // before the literals: these would take the places where it runs best
 	commands.Await(c.side, c.forked)
 	c.launch(commands, c.side, c.zstd.literals)
 	commands.Record(c.side, c.joined)
-	c.launch(commands, stream, c.zstd.sequences)
 	commands.Await(stream, c.joined)
 	c.launch(commands, stream, c.executeStep(n))
 	c.launch(commands, stream, c.zstd.finish)
