@@ -60,7 +60,7 @@ func TestAnyCallFails(t *testing.T) {
 			}
 			patience := 5 * time.Second // where a batch or an error must come, on a busy machine too
 			if i >= discard {
-				patience = 300 * time.Millisecond // where nothing may have been left
+				patience = 50 * time.Millisecond // where nothing may have been left: most of the 60 wait that long
 			}
 			bctx, bcancel := context.WithTimeout(ctx, patience)
 			b, err := p.Next(bctx)
