@@ -17,6 +17,7 @@ import (
 // Whatever call fails at whatever time, the pipeline ends, Close returns and nothing
 // is held.
 func TestAnyCallFails(t *testing.T) {
+	ownDevice(t)
 	entries := []string{"cuMemcpyAsync", "cuMemcpyBatchAsync", "cuLaunchKernel", "cuEventRecord", "cuStreamWaitEvent", "cuEventSynchronize", "cuEventCreate", "cuEventElapsedTime", "cuMemsetD8Async", "lose"}
 	kinds := map[string]int{}
 	for seed := range uint64(60) {

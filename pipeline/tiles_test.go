@@ -12,6 +12,7 @@ import (
 // and rows are contiguous, whatever the extents; lists that are full are flushed,
 // not overrun.
 func TestTilesCoverTheNest(t *testing.T) {
+	ownDevice(t) // it has none
 	r := rand.New(rand.NewPCG(1, 5))
 	var sources []uint64 // of all nests in turn: a map of millions of rows takes most of a test
 	for range 300 {
