@@ -54,8 +54,8 @@ struct Constants {
 };
 HR_CONSTANT Constants constants;
 
-// Desk is the shared memory of a block.
-struct Desk {
+// BlockShared is the shared memory of a block of threads.
+struct BlockShared {
 	u32 round[4][256]; // byte i of a number times x^(8 ROUND)
 	u32 sums[WORKERS / LANES];
 
@@ -133,8 +133,8 @@ HR_FN void first(u32 *w, const u8 *at, u32 lead) {
 }
 
 // of is the sum of n bytes. All threads of a block call it and get it.
-HR_FN u32 of(Desk &desk, const Factors &factors, const u8 *src, u32 n) {
-	if (n == 0) return desk.add(0); // which all must call
+HR_FN u32 of(BlockShared &shared, const Factors &factors, const u8 *src, u32 n) {
+	if (n == 0) return shared.add(0); // which all must call
 	u32 rounds = n / ROUND + (n % ROUND != 0), lead = -n % ROUND, sums[4];
 	const u8 *at = src - lead + 16 * thread();
 	first(sums, at, lead);
@@ -144,9 +144,9 @@ HR_FN u32 of(Desk &desk, const Factors &factors, const u8 *src, u32 n) {
 		Run<4> run = next;
 		at += ROUND;
 		if (i + 1 < rounds) next.load(at + ROUND);
-		HR_UNROLL for (u32 j = 0; j < 4; j++) sums[j] = desk.next(sums[j]) ^ run.word(j);
+		HR_UNROLL for (u32 j = 0; j < 4; j++) sums[j] = shared.next(sums[j]) ^ run.word(j);
 	}
-	return ~desk.add(factors.apply(sums));
+	return ~shared.add(factors.apply(sums));
 }
 
 } // namespace crc32c
@@ -154,17 +154,17 @@ HR_FN u32 of(Desk &desk, const Factors &factors, const u8 *src, u32 n) {
 
 HR_KERNEL(hr::CRC32C_BLOCK, 4) hr_crc32c(hr::DecodeParams p) {
 	using namespace hr;
-	HR_SHARED crc32c::Desk desk;
+	HR_SHARED crc32c::BlockShared shared;
 	crc32c::Factors factors;
-	desk.fill();
+	shared.fill();
 	HR_ROLLED for (u32 i = block(); i < p.n; i += blocks()) {
 		const Chunk &c = ((const Chunk *)p.chunks)[i];
 		u32 *status = (u32 *)p.status + c.status;
 		if (!(c.flags & SUMMED) || *status != OK) continue;
 		const u8 *src = (const u8 *)c.src;
-		if (crc32c::of(desk, factors, src, c.srcBytes) == readU32(src + c.srcBytes)) continue;
+		if (crc32c::of(shared, factors, src, c.srcBytes) == readU32(src + c.srcBytes)) continue;
 		zeroBytes((u8 *)c.dst, c.dstBytes, thread(), threads());
 		if (thread() == 0) *status = CORRUPT;
 	}
-	syncBlock(); // the desk is another block's next, on a host
+	syncBlock(); // the shared memory is another block's next, on a host
 }

@@ -62,9 +62,9 @@ HR_FN bool decodeItem(const Task &task, u32 item) {
 	return decodeLZ4(s.dst, s.dstBytes, s.src, s.srcBytes);
 }
 
-// Hand is what a block of threads works on at a time: so many chunks that no warp is idle
+// BlockShared is what a block of threads works on at a time: so many chunks that no warp is idle
 // while another decodes the only stream of its chunk: one, if there is a block for each.
-struct Hand {
+struct BlockShared {
 	enum { CHUNKS = 2, TURN = 7 };
 
 	Task tasks[CHUNKS];
@@ -73,14 +73,14 @@ struct Hand {
 };
 
 // decodeItems is the part of a warp.
-HR_FN void decodeItems(Hand &hand) {
+HR_FN void decodeItems(BlockShared &shared) {
 	for (;;) {
-		u32 item = lane() == 0 ? take(&hand.item) : 0;
+		u32 item = lane() == 0 ? take(&shared.item) : 0;
 		item = shuffle(item, 0);
 		u32 t = 0;
-		HR_ROLLED for (; t < hand.count && item >= hand.tasks[t].items; t++) item -= hand.tasks[t].items;
-		if (t == hand.count) return;
-		Task &task = hand.tasks[t];
+		HR_ROLLED for (; t < shared.count && item >= shared.tasks[t].items; t++) item -= shared.tasks[t].items;
+		if (t == shared.count) return;
+		Task &task = shared.tasks[t];
 		bool good = decodeItem(task, item);
 		if (!good && lane() == 0) task.bytes = CORRUPT;
 	}
@@ -152,25 +152,25 @@ HR_FN void finish(const Task &task) {
 
 HR_KERNEL(hr::DECODE_BLOCK, 8) hr_decode(hr::DecodeParams p) {
 	using namespace hr;
-	HR_SHARED Hand hand;
-	u32 each = p.n > blocks() ? Hand::CHUNKS : 1, turn = block();
+	HR_SHARED BlockShared shared;
+	u32 each = p.n > blocks() ? BlockShared::CHUNKS : 1, turn = block();
 	for (u64 done = 0; done < p.n; done += (u64)blocks() * each) {
 		// Where chunks that take long come at equal distances, no block shall have them all.
 		u64 i = done + turn * each;
-		turn = (turn + Hand::TURN) % blocks();
+		turn = (turn + BlockShared::TURN) % blocks();
 		if (i >= p.n) break;
-		syncBlock(); // the last hand is done
+		syncBlock(); // the last chunks are done
 		u32 count = least<u64>(each, p.n - i);
-		for (u32 t = thread(); t < count; t += threads()) begin(hand.tasks[t], ((const Chunk *)p.chunks)[i + t]);
+		for (u32 t = thread(); t < count; t += threads()) begin(shared.tasks[t], ((const Chunk *)p.chunks)[i + t]);
 		if (thread() == 0) {
-			hand.count = count;
-			hand.item = 0;
+			shared.count = count;
+			shared.item = 0;
 		}
 		syncBlock();
-		decodeItems(hand);
+		decodeItems(shared);
 		syncBlock();
 		HR_ROLLED for (u32 t = 0; t < count; t++) {
-			const Task &task = hand.tasks[t];
+			const Task &task = shared.tasks[t];
 			finish(task);
 			if (thread() == 0) ((u32 *)p.status)[task.chunk.status] = most(task.status, task.bytes);
 		}

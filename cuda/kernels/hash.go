@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "bb7c8c190916730660b8306a966764aa0f27cbd945d5bf6d2dc903ae3a14beb7"
+const Hash = "48c350dc1ab68eee2c29ffc2a3be24ce3bb4270afbab0ae8ba57da76323bff8b"

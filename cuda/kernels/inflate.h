@@ -13,9 +13,9 @@ enum : u32 { MOST_BYTES = 0x0fffffff }; // of a source: positions in bits have 3
 
 // crcOf is the checksum of bytes in memory. The output's shared memory is free when it is asked
 // for.
-HR_FN u32 crcOf(Bench &bench, const u8 *p, u32 n) {
-	static_assert(sizeof(CRC32::Tables) <= sizeof bench.output, "the tables of the checksum");
-	return CRC32::of(*(CRC32::Tables *)bench.output, p, n);
+HR_FN u32 crcOf(WarpShared &shared, const u8 *p, u32 n) {
+	static_assert(sizeof(CRC32::Tables) <= sizeof shared.output, "the tables of the checksum");
+	return CRC32::of(*(CRC32::Tables *)shared.output, p, n);
 }
 
 HR_FN u32 halfOf(const u8 *src) { return loadByte(src) | loadByte(src + 1) << 8; }
@@ -54,7 +54,7 @@ struct Wrapped {
 		return false;
 	}
 
-	HR_FN Status gzipHeader(u32 &at, Bench &bench) const {
+	HR_FN Status gzipHeader(u32 &at, WarpShared &shared) const {
 		if (left < 10) return CORRUPT;
 		u32 flags = loadByte(src + 3);
 		if (loadByte(src + 2) != 8 || (flags & RESERVED)) return UNSUPPORTED;
@@ -67,31 +67,31 @@ struct Wrapped {
 		if ((flags & COMMENT) && !skipText(at)) return CORRUPT;
 		if (flags & HEADER_CRC) {
 			if (at + 2 > left) return CORRUPT;
-			if (checked && (crcOf(bench, src, at) & 0xffff) != halfOf(src + at)) return CORRUPT;
+			if (checked && (crcOf(shared, src, at) & 0xffff) != halfOf(src + at)) return CORRUPT;
 			at += 2;
 		}
 		return at > left ? CORRUPT : OK;
 	}
 
 	// trailer compares what stands behind a stream with what came of it. It gives its length.
-	HR_FN bool trailer(const u8 *end, u32 bytes, u32 n, Bench &bench, u32 &length) const {
+	HR_FN bool trailer(const u8 *end, u32 bytes, u32 n, WarpShared &shared, u32 &length) const {
 		length = gzip ? 8 : 4;
 		if (bytes < length || (gzip && readU32(end + 4) != n)) return false;
 		if (!checked) return true;
 		u32 sum = readU32(end);
-		return gzip ? crcOf(bench, dst, n) == sum : adler32(dst, n) == permute(sum, 0, 0x0123);
+		return gzip ? crcOf(shared, dst, n) == sum : adler32(dst, n) == permute(sum, 0, 0x0123);
 	}
 
-	HR_FN Status decodeOne(Bench &bench) {
+	HR_FN Status decodeOne(WarpShared &shared) {
 		u32 at = 0, more;
-		Status status = gzip ? gzipHeader(at, bench) : zlibHeader(at);
+		Status status = gzip ? gzipHeader(at, shared) : zlibHeader(at);
 		if (status != OK) return status;
-		Stream s(bench, dst, room, src + at, left - at);
+		Stream s(shared, dst, room, src + at, left - at);
 		status = s.decode();
 		if (status != OK) return status;
 		at += s.read();
 		u32 n = room - s.out.room();
-		if (!trailer(src + at, left - at, n, bench, more)) return CORRUPT;
+		if (!trailer(src + at, left - at, n, shared, more)) return CORRUPT;
 		syncWarp(); // before the memory is another stream's
 		src += at + more;
 		left -= at + more;
@@ -102,10 +102,10 @@ struct Wrapped {
 
 	// decode stops before bytes that begin no member: writers that pad leave them. Behind a zlib
 	// stream no byte matters.
-	HR_FN Status decode(Bench &bench) {
+	HR_FN Status decode(WarpShared &shared) {
 		Status status;
 		do {
-			status = decodeOne(bench);
+			status = decodeOne(shared);
 		} while (status == OK && gzip && isGzip(src, left));
 		return status == OK && room > 0 ? CORRUPT : status;
 	}
@@ -164,10 +164,10 @@ struct Task {
 	}
 
 	// decode is the part of a warp.
-	HR_FN void decode(Bench &bench, u32 item) {
+	HR_FN void decode(WarpShared &shared, u32 item) {
 		Wrapped w;
 		Status s = find(item, w);
-		if (s == OK && (w.room > 0 || chunk.method != BLOSC_ZLIB)) s = w.decode(bench);
+		if (s == OK && (w.room > 0 || chunk.method != BLOSC_ZLIB)) s = w.decode(shared);
 		if (s != OK && lane() == 0) raise(&status, s);
 	}
 
@@ -186,14 +186,14 @@ struct Task {
 	}
 };
 
-// Hand is what a block of threads works on at a time.
-struct Hand {
+// BlockShared is what a block of threads works on at a time.
+struct BlockShared {
 	enum { CHUNKS = 2, WARPS = INFLATE_BLOCK / 32 };
 
 	Task tasks[CHUNKS];
 	u32 count;
 	u32 item; // the next one that is not decoded
-	Bench benches[WARPS];
+	WarpShared warps[WARPS];
 
 	// decode is the part of a warp.
 	HR_FN void decode() {
@@ -201,7 +201,7 @@ struct Hand {
 			u32 next = shuffle(lane() == 0 ? take(&item) : 0, 0), t = 0;
 			HR_ROLLED for (; t < count && next >= tasks[t].items; t++) next -= tasks[t].items;
 			if (t == count) return;
-			tasks[t].decode(benches[warp()], next);
+			tasks[t].decode(warps[warp()], next);
 		}
 	}
 };
@@ -211,20 +211,20 @@ struct Hand {
 
 HR_KERNEL(hr::INFLATE_BLOCK, 8) hr_inflate(hr::DecodeParams p) {
 	using namespace hr;
-	HR_SHARED inflate::Hand hand;
-	for (u64 i = (u64)block() * inflate::Hand::CHUNKS; i < p.n; i += (u64)blocks() * inflate::Hand::CHUNKS) {
-		syncBlock(); // the last hand is done
-		u32 count = least<u64>(inflate::Hand::CHUNKS, p.n - i);
-		for (u32 t = thread(); t < count; t += threads()) hand.tasks[t].begin(((const Chunk *)p.chunks)[i + t]);
+	HR_SHARED inflate::BlockShared shared;
+	for (u64 i = (u64)block() * inflate::BlockShared::CHUNKS; i < p.n; i += (u64)blocks() * inflate::BlockShared::CHUNKS) {
+		syncBlock(); // the last chunks are done
+		u32 count = least<u64>(inflate::BlockShared::CHUNKS, p.n - i);
+		for (u32 t = thread(); t < count; t += threads()) shared.tasks[t].begin(((const Chunk *)p.chunks)[i + t]);
 		if (thread() == 0) {
-			hand.count = count;
-			hand.item = 0;
+			shared.count = count;
+			shared.item = 0;
 		}
 		syncBlock();
-		hand.decode();
+		shared.decode();
 		syncBlock();
 		HR_ROLLED for (u32 t = 0; t < count; t++) {
-			const inflate::Task &task = hand.tasks[t];
+			const inflate::Task &task = shared.tasks[t];
 			task.finish();
 			if (thread() == 0) ((u32 *)p.status)[task.chunk.status] = task.status;
 		}

@@ -84,18 +84,18 @@ struct Plan {
 	}
 };
 
-// Bench is the shared memory that a warp decodes in. Output is last: what is not of it
+// WarpShared is the shared memory that a warp decodes in. Output is last: what is not of it
 // lies before.
-struct alignas(16) Bench {
+struct alignas(16) WarpShared {
 	WindowBytes window;
 	Plan plan;
 	Stage stages[2];
 	u8 recent[Recent::SIZE + 32]; // bytes are written by 32
 };
 
-HR_FN Bench &benchOfWarp() {
-	HR_SHARED Bench benches[DECODE_BLOCK / 32];
-	return benches[warp()];
+HR_FN WarpShared &sharedOfWarp() {
+	HR_SHARED WarpShared shared[DECODE_BLOCK / 32];
+	return shared[warp()];
 }
 
 // Batch is what the lanes of a warp decode at once: each some sequences, one after the other.
@@ -277,10 +277,10 @@ HR_FN Batch none() {
 // decodeStream decodes a stream that must fill dst. All lanes of a warp call it, and get the same
 // answer. Lengths are at most 2^31.
 template <class Format> HR_FN bool decodeStream(u8 *dst, u32 dstBytes, const u8 *src, u32 srcBytes) {
-	Bench &bench = benchOfWarp();
-	Window in(bench.window, src, srcBytes);
-	Recent out(bench.recent, dst);
-	Place planAt = placeOf(&bench.plan), stages = placeOf(bench.stages[0].of[EACH * lane()]);
+	WarpShared &shared = sharedOfWarp();
+	Window in(shared.window, src, srcBytes);
+	Recent out(shared.recent, dst);
+	Place planAt = placeOf(&shared.plan), stages = placeOf(shared.stages[0].of[EACH * lane()]);
 	u32 at = in.first, stop = out.at + dstBytes, turn = 0;
 	Progress progress = MORE;
 	Batch batch = none();

@@ -122,7 +122,7 @@ static void layout() {
 	    offsetof(DecodeParams, chunks), offsetof(DecodeParams, status), offsetof(DecodeParams, n),
 	    offsetof(GatherParams, pieces), offsetof(GatherParams, n),
 	    sizeof(ZstdParams), sizeof(zstd::Head), sizeof(zstd::Block), sizeof(zstd::Segment),
-	    sizeof(zstd::SequenceDesk),
+	    sizeof(zstd::SequenceShared),
 	    offsetof(ZstdParams, chunks), offsetof(ZstdParams, status), offsetof(ZstdParams, work), offsetof(ZstdParams, arena), offsetof(ZstdParams, n),
 	    offsetof(ZstdParams, blocks),
 	    ZSTD_SCAN_BLOCK, ZSTD_TABLES_BLOCK, ZSTD_ORDER_BLOCK, ZSTD_LITERALS_BLOCK, ZSTD_SEQUENCES_BLOCK, ZSTD_EXECUTE_BLOCK, ZSTD_EXECUTE_WIDE_BLOCK, ZSTD_FINISH_BLOCK,
