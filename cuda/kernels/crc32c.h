@@ -6,50 +6,29 @@
 // look-up for each byte, before its next bytes are added. At the end each thread
 // multiplies by the power that its distance to the end stands for, and all is added up.
 // Zeros before a chunk change nothing, so it ends with the last thread whatever its length is.
-//
-// The highest bit of a number is the coefficient of 1, the lowest that of x^31, as usual.
 #pragma once
 #include "abi.h"
 #include "bytes.h"
+#include "polynomial.h"
 
 namespace hr {
 namespace crc32c {
 
-enum : u32 { POLYNOMIAL = 0x82F63B78, ONE = 0x80000000, ONES = 0xffffffff };
+typedef Polynomial<0x82F63B78> P;
+enum : u32 { ONE = P::ONE, X = ONE >> 1, ONES = 0xffffffff };
 enum : u32 { WORKERS = LANES > 1 ? (u32)CRC32C_BLOCK : 1, ROUND = 16 * WORKERS };
-
-HR_FN constexpr u32 timesX(u32 v) { return v >> 1 ^ (v & 1 ? (u32)POLYNOMIAL : 0); }
-
-HR_FN constexpr u32 product(u32 a, u32 b) {
-	u32 sum = 0;
-	for (u32 i = 0; i < 32; i++) {
-		sum ^= (a >> (31 - i) & 1 ? b : 0);
-		b = timesX(b);
-	}
-	return sum;
-}
-
-// power is x^n.
-HR_FN constexpr u32 power(u32 n) {
-	u32 out = ONE, square = ONE >> 1;
-	for (; n > 0; n /= 2) {
-		if (n & 1) out = product(out, square);
-		square = product(square, square);
-	}
-	return out;
-}
 
 struct Constants {
 	u32 powers[WORKERS]; // x^(128 i + 32)
 	u32 round[32];       // bit i times x^(8 ROUND)
 
 	HR_FN constexpr Constants() : powers(), round() {
-		u32 step = power(128), p = power(32);
+		u32 step = P::power(X, 128), p = P::power(X, 32);
 		for (u32 i = 0; i < WORKERS; i++) {
 			powers[i] = p;
-			p = product(p, step);
+			p = P::product(p, step);
 		}
-		for (u32 i = 0; i < 32; i++) round[i] = product(1u << i, power(8 * ROUND));
+		for (u32 i = 0; i < 32; i++) round[i] = P::product(1u << i, P::power(X, 8 * ROUND));
 	}
 };
 HR_CONSTANT Constants constants;
@@ -90,7 +69,7 @@ struct Factors {
 		of[3] = constants.powers[WORKERS - 1 - thread()];
 		HR_UNROLL for (u32 j = 3; j > 0; j--) {
 			of[j - 1] = of[j];
-			HR_ROLLED for (u32 i = 0; i < 32; i++) of[j - 1] = timesX(of[j - 1]);
+			HR_ROLLED for (u32 i = 0; i < 32; i++) of[j - 1] = P::timesX(of[j - 1]);
 		}
 	}
 
@@ -101,18 +80,15 @@ struct Factors {
 		HR_ROLLED for (u32 i = 0; i < 32; i++) {
 			HR_UNROLL for (u32 j = 0; j < 4; j++) {
 				sum ^= words[j] << i & ONE ? factor[j] : 0;
-				factor[j] = timesX(factor[j]);
+				factor[j] = P::timesX(factor[j]);
 			}
 		}
 		return sum;
 	}
 };
 
-// overX is v / x.
-HR_FN constexpr u32 overX(u32 v) { return v & ONE ? (v ^ POLYNOMIAL) << 1 | 1 : v << 1; }
-
 HR_FN constexpr u32 overPower(u32 v, u32 n) {
-	for (; n > 0; n--) v = overX(v);
+	for (; n > 0; n--) v = P::overX(v);
 	return v;
 }
 

@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "48c350dc1ab68eee2c29ffc2a3be24ce3bb4270afbab0ae8ba57da76323bff8b"
+const Hash = "16dde89908c0a653125bc8827fea177ff2f87169b575145e2191f4b02394ab04"

@@ -5,6 +5,7 @@
 #include "blosc.h"
 #include "inflate_block.h"
 #include "inflate_checksum.h"
+#include "tasks.h"
 
 namespace hr {
 namespace inflate {
@@ -119,7 +120,6 @@ struct Task {
 	u32 streams; // of a block of the frame
 	u32 items;   // streams that warps decode, each on its own
 
-	// begin is the part of one thread.
 	HR_FN void begin(const Chunk &c) {
 		chunk = c;
 		items = 0;
@@ -171,7 +171,8 @@ struct Task {
 		if (s != OK && lane() == 0) raise(&status, s);
 	}
 
-	// finish is what is to do when all streams are decoded, by all threads.
+	HR_FN u32 worst() const { return status; }
+
 	HR_FN void finish() const {
 		u8 *dst = (u8 *)chunk.dst;
 		if (status != OK) {
@@ -186,47 +187,18 @@ struct Task {
 	}
 };
 
-// BlockShared is what a block of threads works on at a time.
-struct BlockShared {
-	enum { CHUNKS = 2, WARPS = INFLATE_BLOCK / 32 };
-
-	Task tasks[CHUNKS];
-	u32 count;
-	u32 item; // the next one that is not decoded
-	WarpShared warps[WARPS];
-
-	// decode is the part of a warp.
-	HR_FN void decode() {
-		for (;;) {
-			u32 next = shuffle(lane() == 0 ? take(&item) : 0, 0), t = 0;
-			HR_ROLLED for (; t < count && next >= tasks[t].items; t++) next -= tasks[t].items;
-			if (t == count) return;
-			tasks[t].decode(warps[warp()], next);
-		}
-	}
-};
-
 } // namespace inflate
 } // namespace hr
 
 HR_KERNEL(hr::INFLATE_BLOCK, 8) hr_inflate(hr::DecodeParams p) {
 	using namespace hr;
-	HR_SHARED inflate::BlockShared shared;
-	for (u64 i = (u64)block() * inflate::BlockShared::CHUNKS; i < p.n; i += (u64)blocks() * inflate::BlockShared::CHUNKS) {
-		syncBlock(); // the last chunks are done
-		u32 count = least<u64>(inflate::BlockShared::CHUNKS, p.n - i);
-		for (u32 t = thread(); t < count; t += threads()) shared.tasks[t].begin(((const Chunk *)p.chunks)[i + t]);
-		if (thread() == 0) {
-			shared.count = count;
-			shared.item = 0;
-		}
-		syncBlock();
-		shared.decode();
-		syncBlock();
-		HR_ROLLED for (u32 t = 0; t < count; t++) {
-			const inflate::Task &task = shared.tasks[t];
-			task.finish();
-			if (thread() == 0) ((u32 *)p.status)[task.chunk.status] = task.status;
-		}
+	typedef Tasks<inflate::Task> Tasks;
+	HR_SHARED Tasks shared;
+	HR_SHARED inflate::WarpShared warps[INFLATE_BLOCK / 32];
+	for (u64 i = (u64)block() * Tasks::CHUNKS; i < p.n; i += (u64)blocks() * Tasks::CHUNKS) {
+		shared.begin((const Chunk *)p.chunks + i, least<u64>(Tasks::CHUNKS, p.n - i));
+		u32 t, item;
+		HR_ROLLED while (shared.take(t, item)) shared.tasks[t].decode(warps[warp()], item);
+		shared.finish((u32 *)p.status);
 	}
 }

@@ -121,7 +121,7 @@ struct Builder {
 	HR_FN void sort() {
 		HR_ROLLED for (u32 first = 0; first < symbols; first += LANES) {
 			u32 n = lengthOf(first + lane()), same = match(n), place = shared.places[n];
-			if (n > 0) shared.sorted[place + hr::count(same & ((1u << lane()) - 1))] = (u16)(first + lane());
+			if (n > 0) shared.sorted[place + hr::count(same & below())] = (u16)(first + lane());
 			syncWarp();
 			if (n > 0 && lowest(same) == lane()) shared.places[n] = (u16)(place + hr::count(same));
 			syncWarp();

@@ -174,7 +174,7 @@ struct Batch {
 
 		// sources are those of the lane's next N bytes.
 		template <u32 N> HR_FN void sources(Place *from) {
-			u32 begins[N], v[N][4], upTo = (2u << lane()) - 1;
+			u32 begins[N], v[N][4], upTo = 2 * below() + 1;
 			HR_UNROLL for (u32 r = 0; r < N; r++) {
 				u32 mine = 0;
 				HR_UNROLL for (u32 k = 0; k < EACH; k++) mine |= LANES > 1 ? bitAt(starts[k] - LANES * r) : starts[k] == r;
