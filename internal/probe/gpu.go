@@ -118,32 +118,9 @@ func (g *gpu) median(ctx context.Context, do func() error) (time.Duration, error
 	return max(times[len(times)/2], 1), nil
 }
 
-// kernelMethod is how the kernels call a method.
-func kernelMethod(m Method) uint8 {
-	switch m {
-	case Zstd:
-		return kernels.Zstd
-	case BloscZstd:
-		return kernels.BloscZstd
-	case LZ4:
-		return kernels.LZ4
-	case BloscLZ4, BloscLZ:
-		return kernels.Blosc
-	case Shuffle:
-		return kernels.Unshuffle
-	case Gzip:
-		return kernels.Gzip
-	case Zlib:
-		return kernels.Zlib
-	case BloscZlib:
-		return kernels.BloscZlib
-	}
-	return kernels.Host
-}
-
 // decodes reports whether there are kernels for the coding in this program's image.
 func (g *gpu) decodes(c coding) bool {
-	return g != nil && c.device && kernelMethod(c.method) != kernels.Host
+	return g != nil && c.device && c.gpu.Method != kernels.Copy
 }
 
 // wave decodes n chunks in a call, the stored ones over and over, and times it on the
@@ -211,7 +188,7 @@ func (b *batch) fits() (bool, error) {
 		return false, err
 	}
 	need := int64(b.n) * aligned(b.size) * 2
-	if kernels.FamilyOf(kernelMethod(b.coding.method)) == kernels.ZstdFamily {
+	if kernels.FamilyOf(b.coding.gpu.Method) == kernels.ZstdFamily {
 		work, err := b.limits().Scratch()
 		if err != nil {
 			return false, err
@@ -243,15 +220,15 @@ func (b *batch) open() (err error) {
 	if err != nil {
 		return err
 	}
-	method := kernelMethod(b.coding.method)
+	as := b.coding.gpu
 	for i := range b.n {
 		k := i % len(b.stored)
 		b.chunks = append(b.chunks, decode.Chunk{
 			Src: src + cuda.Ptr(at[k]), SrcBytes: len(b.coding.body(b.stored[k])), Dst: dst + cuda.Ptr(i)*cuda.Ptr(aligned(b.size)), DstBytes: b.size,
-			Method: method, Typesize: b.coding.typesize, Summed: b.coding.summed,
+			Method: as.Method, Typesize: int(as.Typesize), Summed: as.Summed,
 		})
 	}
-	if b.decoder, err = decode.Open(b.gpu.device, b.limits(), method); err != nil {
+	if b.decoder, err = decode.Open(b.gpu.device, b.limits(), as.Method); err != nil {
 		return err
 	}
 	if b.begin, err = b.gpu.device.NewTimedEvent(); err != nil {
