@@ -107,7 +107,7 @@ build/kernels/nvcc/ready:
 
 # --- tests
 
-PARTS := test-go test-device test-nocgo fuzz-short test-python test-oracle
+PARTS := test-go test-device test-nocgo fuzz-short test-python test-oracle test-decoders
 
 test: ## everything that CI runs, save lint; says what each part took
 	@echo 'the first run compiles zstd (C) and fills the environments: a minute or two more'
@@ -144,7 +144,11 @@ test-nocgo: ## without cgo and assembly: the pure Go twins; and NVML, which test
 build/panic/libheadrace.so: $(GOFILES) $(wildcard cabi/*.h)
 	$(GO) build $(BUILD) -tags headrace_panic -buildmode=c-shared -o $@ ./cabi
 
-test-python: .venv-wheel/ready build build/panic/libheadrace.so ## the Python tests against the wheel in a clean environment
+# The fake driver that the Go tests have built.
+build/fake/libcuda.so.1: $(wildcard cuda/cudatest/fake/* cuda/kernels/*.h cuda/kernels/*.c[cu])
+	mkdir -p $(@D) && $(GO) test ./cuda/cudatest -count 1 -run '^TestLibrary$$' -library $(CURDIR)/$@
+
+test-python: .venv-wheel/ready build build/panic/libheadrace.so build/fake/libcuda.so.1 ## the Python tests against the wheel in a clean environment
 	cd python/tests && ../../.venv-wheel/bin/python -P -m pytest -q
 
 # Two parts, each with a limit of its own: the Python tests again, now that there are
