@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "16dde89908c0a653125bc8827fea177ff2f87169b575145e2191f4b02394ab04"
+const Hash = "c0f07fcd52a3e67eb18fa954007bc8a8dc9fcab462322d65a886f0f37049e547"
