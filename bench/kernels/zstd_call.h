@@ -36,7 +36,8 @@ template <class Launch> void beginZstd(Launch launch) {
 
 // launchZstd launches a call. beside takes two launches of which neither needs the other. execute is
 // EXECUTE or WIDE.
-template <class Launch, class Beside> void launchZstd(Launch launch, Beside beside, ZstdStep execute = EXECUTE) {
+template <class Launch, class Beside> void launchZstd(Launch launch, Beside beside,
+    ZstdStep execute = EXECUTE) {
 	beginZstd(launch);
 	beside([&] { launch(LITERALS); }, [&] { launch(SEQUENCES); });
 	launch(execute);
@@ -50,7 +51,9 @@ struct ZstdRoom {
 	size_t blocks, arena;
 
 	// usual is what package decode gives n chunks of so many bytes, with an arena of another size.
-	static ZstdRoom usual(size_t n, size_t decoded, size_t arena) { return {decoded / 16384 + 4 * n, arena / 16 * 16}; }
+	static ZstdRoom usual(size_t n, size_t decoded, size_t arena) {
+		return {decoded / 16384 + 4 * n, arena / 16 * 16};
+	}
 
 	// all has room for whatever an encoder wrote: so much more for each chunk. What a damaged one asks
 	// for knows no bounds.

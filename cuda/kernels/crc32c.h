@@ -41,13 +41,16 @@ struct BlockShared {
 	HR_FN void fill() {
 		HR_ROLLED for (u32 i = thread(); i < 4 * 256; i += threads()) {
 			u32 sum = 0;
-			HR_UNROLL for (u32 bit = 0; bit < 8; bit++) sum ^= (i >> bit & 1 ? constants.round[i / 256 * 8 + bit] : 0);
+			HR_UNROLL for (u32 bit = 0; bit < 8; bit++)
+				sum ^= (i >> bit & 1 ? constants.round[i / 256 * 8 + bit] : 0);
 			round[i / 256][i % 256] = sum;
 		}
 		syncBlock();
 	}
 
-	HR_FN u32 next(u32 v) const { return round[0][v & 255] ^ round[1][v >> 8 & 255] ^ round[2][v >> 16 & 255] ^ round[3][v >> 24]; }
+	HR_FN u32 next(u32 v) const {
+		return round[0][v & 255] ^ round[1][v >> 8 & 255] ^ round[2][v >> 16 & 255] ^ round[3][v >> 24];
+	}
 
 	// add is the sum of all threads' v, which all get.
 	HR_FN u32 add(u32 v) {

@@ -42,7 +42,8 @@ struct Task {
 	}
 
 	HR_FN Status prepareBlosc() {
-		Status status = frame.parse(src(), chunk.srcBytes, 1 << Frame::LZ4_STREAMS | 1 << Frame::BLOSCLZ_STREAMS);
+		const u32 formats = 1 << Frame::LZ4_STREAMS | 1 << Frame::BLOSCLZ_STREAMS;
+		Status status = frame.parse(src(), chunk.srcBytes, formats);
 		if (status != OK) return status;
 		if (frame.nbytes != chunk.dstBytes) return CORRUPT;
 		if (frame.plain()) return OK;
@@ -79,7 +80,9 @@ struct Task {
 		case UNSHUFFLE: unshuffle(dst(), src(), chunk.dstBytes, chunk.typesize, thread(), threads()); break;
 		case COPY: copyBytes(dst(), src(), chunk.dstBytes, thread(), threads()); break;
 		case LZ4:
-			if (apart()) unshuffle(dst(), (const u8 *)chunk.scratch, chunk.dstBytes, chunk.typesize, thread(), threads());
+			if (apart())
+				unshuffle(dst(), (const u8 *)chunk.scratch, chunk.dstBytes, chunk.typesize, thread(),
+				    threads());
 			break;
 		default:
 			if (frame.plain()) copyBytes(dst(), src() + Frame::HEADER, chunk.dstBytes, thread(), threads());
@@ -90,7 +93,8 @@ struct Task {
 	// findStream finds an item of a frame: a stream of one of its blocks. It is false if there is no
 	// such thing. The last block may have less streams than the others; then there is nothing to do.
 	HR_FN bool findStream(u32 item, Stream &out) const {
-		u32 b = item / streams, s = item % streams, length = frame.blockBytes(b), count = frame.streams(length);
+		u32 b = item / streams, s = item % streams, length = frame.blockBytes(b),
+		    count = frame.streams(length);
 		out.dstBytes = out.srcBytes = 0;
 		if (s >= count) return true;
 		if (length % count != 0) return false;
@@ -111,7 +115,8 @@ struct Task {
 				copyBytes(s.dst, s.src, s.dstBytes, lane(), LANES);
 				return true;
 			}
-			if (frame.format() == Frame::BLOSCLZ_STREAMS) return decodeBloscLZ(s.dst, s.dstBytes, s.src, s.srcBytes);
+			if (frame.format() == Frame::BLOSCLZ_STREAMS)
+				return decodeBloscLZ(s.dst, s.dstBytes, s.src, s.srcBytes);
 		}
 		return decodeLZ4(s.dst, s.dstBytes, s.src, s.srcBytes);
 	}

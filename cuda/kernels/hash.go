@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "c0f07fcd52a3e67eb18fa954007bc8a8dc9fcab462322d65a886f0f37049e547"
+const Hash = "d0fb7adde858c37fa1e1fe554cbb0762bae5f20dd1a58db3aa31c4e559b50233"

@@ -147,9 +147,11 @@ struct Task {
 	// which is copied here.
 	HR_FN Status find(u32 item, Wrapped &w) const {
 		const u8 *src = (const u8 *)chunk.src;
-		w = {src, chunk.srcBytes, (u8 *)(chunk.typesize > 1 ? chunk.scratch : chunk.dst), chunk.dstBytes, isGzip(src, chunk.srcBytes), !(chunk.flags & UNCHECKED)};
+		w = {src, chunk.srcBytes, (u8 *)(chunk.typesize > 1 ? chunk.scratch : chunk.dst), chunk.dstBytes,
+		    isGzip(src, chunk.srcBytes), !(chunk.flags & UNCHECKED)};
 		if (chunk.method != BLOSC_ZLIB) return OK;
-		u32 b = item / streams, s = item % streams, length = frame.blockBytes(b), count = frame.streams(length), at;
+		u32 b = item / streams, s = item % streams, length = frame.blockBytes(b),
+		    count = frame.streams(length), at;
 		w.room = 0;
 		if (s >= count) return OK;
 		if (length % count != 0 || !frame.find(b, s, at, w.left)) return CORRUPT;
@@ -178,7 +180,9 @@ struct Task {
 		if (status != OK) {
 			zeroBytes(dst, chunk.dstBytes, thread(), threads());
 		} else if (chunk.method != BLOSC_ZLIB) {
-			if (chunk.typesize > 1) unshuffle(dst, (const u8 *)chunk.scratch, chunk.dstBytes, chunk.typesize, thread(), threads());
+			if (chunk.typesize > 1)
+				unshuffle(dst, (const u8 *)chunk.scratch, chunk.dstBytes, chunk.typesize, thread(),
+				    threads());
 		} else if (frame.plain()) {
 			copyBytes(dst, frame.data + Frame::HEADER, chunk.dstBytes, thread(), threads());
 		} else {

@@ -39,7 +39,8 @@ struct Reader : Bits {
 		Place table = tables + (ALPHABET == LITERALS ? 0 : 2 * Tables::LITERAL_ENTRIES);
 		fill();
 		u32 e = halfAt(table + (2 * low & ((2u << first) - 2)));
-		if (kindOf(e) == LINK) e = halfAt(table + (2u << first) + 4 * (e >> 8) + 2 * (low >> first & ((1u << (e & 15)) - 1)));
+		if (kindOf(e) == LINK)
+			e = halfAt(table + (2u << first) + 4 * (e >> 8) + 2 * (low >> first & ((1u << (e & 15)) - 1)));
 		u32 length = e & 15, kind = kindOf(e), extra = ALPHABET == LITERALS ? kind & 7 : kind;
 		number = ((e >> 8) << extra) + (low >> length & ((1u << extra) - 1));
 		skip(length + extra);
@@ -89,7 +90,8 @@ struct Stream {
 	u32 ahead; // bits before it at which a lane begins
 
 	HR_FN Stream(WarpShared &b, u8 *dst, u32 dstBytes, const u8 *src, u32 srcBytes)
-	    : shared(b), in(b.input, src, srcBytes), out(b.output, b.matches, dst, dstBytes), at(8 * in.first), span(11), ahead(512) {}
+	    : shared(b), in(b.input, src, srcBytes), out(b.output, b.matches, dst, dstBytes), at(8 * in.first),
+	      span(11), ahead(512) {}
 
 	// read is the number of bytes of the stream that have been read, in part at least.
 	HR_FN u32 read() const { return (at + 7) / 8 - in.first; }
@@ -131,7 +133,8 @@ struct Stream {
 	// 3.2.6
 	HR_FN Status fixed() {
 		u8 *lengths = shared.builder.lengths;
-		HR_ROLLED for (u32 i = lane(); i < 288; i += LANES) lengths[i] = i < 144 ? 8 : i < 256 ? 9 : i < 280 ? 7 : 8;
+		HR_ROLLED for (u32 i = lane(); i < 288; i += LANES)
+			lengths[i] = i < 144 ? 8 : i < 256 ? 9 : i < 280 ? 7 : 8;
 		HR_ROLLED for (u32 i = lane(); i < 32; i += LANES) lengths[288 + i] = 5;
 		return compressed(288, 32);
 	}
@@ -139,7 +142,8 @@ struct Stream {
 	// 3.2.7
 	HR_FN Status dynamic() {
 		in.cover(at, Input::BEYOND);
-		u32 head = in.peek(at), literals = 257 + (head & 31), distances = 1 + (head >> 5 & 31), count = 4 + (head >> 10 & 15);
+		u32 head = in.peek(at), literals = 257 + (head & 31), distances = 1 + (head >> 5 & 31);
+		u32 count = 4 + (head >> 10 & 15);
 		at += 14;
 		if (literals > 286 || distances > 30) return CORRUPT;
 		u8 *lengths = shared.builder.lengths;
@@ -163,7 +167,8 @@ struct Stream {
 		u32 before = 0;
 		HR_ROLLED for (u32 i = 0; i < n;) {
 			bits.fill();
-			u32 e = shared.tables.literals[bits.low & ((1u << Tables::CODE_LENGTH_BITS) - 1)], symbol = e >> 8;
+			u32 e = shared.tables.literals[bits.low & ((1u << Tables::CODE_LENGTH_BITS) - 1)],
+			    symbol = e >> 8;
 			if (kindOf(e) == WRONG) return false;
 			bits.skip(e & 15);
 			u32 repeat = 1, extra = 0;
@@ -218,7 +223,8 @@ struct Stream {
 		out.copyMatches(allMatches);
 		out.wrote(allBytes);
 		last = halt == END;
-		if (!last) adapt(count, (full & 1u << (count & 31)) || end < at + 32 * span * count, allBytes, allMatches);
+		if (!last)
+			adapt(count, (full & 1u << (count & 31)) || end < at + 32 * span * count, allBytes, allMatches);
 		at = end;
 		return OK;
 	}
@@ -248,7 +254,8 @@ struct Stream {
 	HR_FN void adapt(u32 count, bool full, u32 bytes, u32 matches) {
 		if (count == LANES) {
 			ahead = most(ahead - ahead / 16, (u32)LEAST_AHEAD);
-			if (8 * bytes <= 7 * Output::SEGMENT && 8 * matches <= 7 * Output::MATCHES) span = least(span + 2, (u32)Input::SPAN);
+			if (8 * bytes <= 7 * Output::SEGMENT && 8 * matches <= 7 * Output::MATCHES)
+				span = least(span + 2, (u32)Input::SPAN);
 		} else if (full) {
 			span = span * count / LANES | 1;
 		} else {
@@ -257,7 +264,8 @@ struct Stream {
 	}
 };
 
-static_assert(16 * Input::SPAN <= Output::MATCHES && Input::SPAN % 2 == 1, "a lane has room; lanes read from different banks");
+static_assert(16 * Input::SPAN <= Output::MATCHES && Input::SPAN % 2 == 1,
+    "a lane has room; lanes read from different banks");
 
 } // namespace inflate
 } // namespace hr

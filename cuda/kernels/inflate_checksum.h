@@ -48,12 +48,15 @@ struct CRC32 {
 		}
 		syncWarp();
 		HR_UNROLL for (u32 k = 1; k < 4; k++) {
-			HR_ROLLED for (u32 i = lane(); i < 256; i += LANES) t[k][i] = t[k - 1][i] >> 8 ^ t[0][t[k - 1][i] & 255];
+			HR_ROLLED for (u32 i = lane(); i < 256; i += LANES)
+				t[k][i] = t[k - 1][i] >> 8 ^ t[0][t[k - 1][i] & 255];
 		}
 		syncWarp();
 	}
 
-	static HR_FN u32 word(const Tables &t, u32 v) { return t[3][v & 255] ^ t[2][v >> 8 & 255] ^ t[1][v >> 16 & 255] ^ t[0][v >> 24]; }
+	static HR_FN u32 word(const Tables &t, u32 v) {
+		return t[3][v & 255] ^ t[2][v >> 8 & 255] ^ t[1][v >> 16 & 255] ^ t[0][v >> 24];
+	}
 
 	// bytes goes on by n bytes.
 	static HR_FN u32 bytes(const Tables &t, u32 sum, const u8 *p, u32 n) {
@@ -70,7 +73,8 @@ struct CRC32 {
 	static HR_FN u32 of(Tables &t, const u8 *p, u32 n) {
 		fill(t);
 		u32 each = n / LANES, first = n - (LANES - 1) * each; // of the other lanes, of the first
-		u32 sum = lane() == 0 ? bytes(t, 0xffffffff, p, first) : bytes(t, 0, p + first + (lane() - 1) * each, each);
+		u32 sum = lane() == 0 ? bytes(t, 0xffffffff, p, first)
+		    : bytes(t, 0, p + first + (lane() - 1) * each, each);
 		if (LANES > 1) {
 			u32 shift = P::power(P::ONE >> 8, each);
 			HR_ROLLED for (u32 d = 1; d < LANES; d *= 2) {

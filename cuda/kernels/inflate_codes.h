@@ -84,8 +84,11 @@ struct Builder {
 	u32 symbols, alphabet, bits;
 	u32 limits[LONGEST + 1]; // codes of up to so many bits are below it
 
-	HR_FN Builder(BuilderShared &d, u32 first, u32 n, u32 a) : shared(d), lengths(d.lengths + first), symbols(n), alphabet(a) {
-		bits = a == LITERALS ? Tables::LITERAL_BITS : a == DISTANCES ? Tables::DISTANCE_BITS : Tables::CODE_LENGTH_BITS;
+	HR_FN Builder(BuilderShared &d, u32 first, u32 n, u32 a)
+	    : shared(d), lengths(d.lengths + first), symbols(n), alphabet(a) {
+		bits = a == LITERALS    ? Tables::LITERAL_BITS
+		       : a == DISTANCES ? Tables::DISTANCE_BITS
+		                        : Tables::CODE_LENGTH_BITS;
 	}
 
 	HR_FN u32 lengthOf(u32 symbol) const { return symbol < symbols ? lengths[symbol] : 0; }
@@ -156,7 +159,8 @@ struct Builder {
 		HR_ROLLED for (u32 from = limits[bits] >> rest; from < end; from += LANES) {
 			u32 code = from + lane();
 			bool has = code < end;
-			u32 more = has ? bitsOf((code << rest) + (1u << rest) - 1) - bits : 0, size = has ? 1u << more : 0;
+			u32 more = has ? bitsOf((code << rest) + (1u << rest) - 1) - bits : 0;
+			u32 size = has ? 1u << more : 0;
 			u32 sum = sumBelow(size), at = next + sum - size;
 			next += shuffle(sum, LANES - 1);
 			if (next > entries) return false;

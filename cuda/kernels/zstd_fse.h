@@ -18,7 +18,8 @@ struct Staged {
 	HR_FN void load(const u8 *data, u32 n) {
 		u32 stop = least<u32>(n, BYTES);
 		if (lane() == 0) end = stop;
-		HR_ROLLED for (u32 i = lane(); i < PADDED; i += LANES) bytes[i] = i < stop ? (u8)loadByte(data + i) : (u8)0;
+		HR_ROLLED for (u32 i = lane(); i < PADDED; i += LANES)
+			bytes[i] = i < stop ? (u8)loadByte(data + i) : (u8)0;
 		syncWarp();
 	}
 

@@ -137,7 +137,8 @@ HR_FN Status decodePart(HuffmanShared &d, const u8 *src, const Block &b, const u
 	Part part;
 	if (b.literalsType == RLE_LITERALS) {
 		u32 each = (b.literalsDecoded + 3) / 4, from = least(s * each, b.literalsDecoded);
-		repeatByte((u8 *)b.literals + from, least(each, b.literalsDecoded - from), loadByte(src + b.literalsAt));
+		repeatByte((u8 *)b.literals + from, least(each, b.literalsDecoded - from),
+		    loadByte(src + b.literalsAt));
 		return OK;
 	}
 	if (!findPart(src, b, s, part)) return CORRUPT;

@@ -15,11 +15,13 @@ HR_FN u32 symbolsOf(u32 kind) { return kind == LITERAL_LENGTHS ? 36 : kind == OF
 HR_FN i32 predefined(u32 kind, u32 symbol) {
 	switch (kind) {
 	case LITERAL_LENGTHS: {
-		const i8 of[36] = {4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1, 1, -1, -1, -1, -1};
+		const i8 of[36] = {4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 2, 1,
+		    1, 1, 1, 1, -1, -1, -1, -1};
 		return of[symbol];
 	}
 	case OFFSETS: return symbol >= 24 ? -1 : symbol >= 6 && symbol <= 8 ? 2 : 1;
-	default: return symbol >= 46 ? -1 : symbol == 1 ? 4 : symbol == 2 ? 3 : symbol >= 3 && symbol <= 8 ? 2 : 1;
+	default: return symbol >= 46 ? -1 : symbol == 1 ? 4 : symbol == 2 ? 3
+	    : symbol >= 3 && symbol <= 8 ? 2 : 1;
 	}
 }
 HR_FN u32 predefinedSymbols(u32 kind) { return kind == OFFSETS ? 29 : symbolsOf(kind); }
@@ -48,7 +50,11 @@ HR_FN u32 matchLength(u32 code) {
 }
 
 // valueBits is how many bits follow a code. None below it has more.
-HR_FN u8 valueBits(u32 kind, u32 code) { return (u8)(kind == LITERAL_LENGTHS ? literalLength(code) : kind == MATCH_LENGTHS ? matchLength(code) : code); }
+HR_FN u8 valueBits(u32 kind, u32 code) {
+	return (u8)(kind == LITERAL_LENGTHS ? literalLength(code)
+	            : kind == MATCH_LENGTHS ? matchLength(code)
+	                                    : code);
+}
 
 // Tree is a Huffman tree: for each of 256 symbols its weight in the top 4 bits, below it
 // where its entries begin in a table of 2^log entries.
@@ -88,7 +94,8 @@ HR_FN u32 readTable(TablesShared &d, Block &b, u32 kind, u32 at) {
 		}
 		return at + 1;
 	case PREDEFINED:
-		HR_ROLLED for (u32 s = lane(); s < predefinedSymbols(kind); s += LANES) d.counts.of[s] = (i16)predefined(kind, s);
+		HR_ROLLED for (u32 s = lane(); s < predefinedSymbols(kind); s += LANES)
+			d.counts.of[s] = (i16)predefined(kind, s);
 		if (lane() == 0) {
 			d.counts.symbols = predefinedSymbols(kind);
 			d.counts.log = kind == OFFSETS ? 5 : 6;
@@ -160,7 +167,8 @@ HR_FN u32 readWeights(TablesShared &d) {
 	if (head >= 128) { // Direct_Representation
 		n = head - 127;
 		if (1 + (n + 1) / 2 > d.in.end) return NONE;
-		HR_ROLLED for (u32 i = lane(); i < n; i += LANES) d.weights[i] = (u8)(d.in.bytes[1 + i / 2] >> (i % 2 ? 0 : 4) & 15);
+		HR_ROLLED for (u32 i = lane(); i < n; i += LANES)
+			d.weights[i] = (u8)(d.in.bytes[1 + i / 2] >> (i % 2 ? 0 : 4) & 15);
 		syncWarp();
 		return n;
 	}
