@@ -4,7 +4,8 @@
 
 GO      ?= go
 PYTHON  ?= python3
-FUZZTIME ?= 2s
+# Each package has been tested on its seeds by then; this shows that every fuzzer still runs.
+FUZZTIME ?= 1s
 FUZZSECONDS ?= 180
 
 export CGO_ENABLED ?= 1
@@ -106,7 +107,7 @@ build/kernels/nvcc/ready:
 
 # --- tests
 
-PARTS := test-go test-device test-nocgo fuzz-short test-python test-oracle
+PARTS := test-go test-device test-nocgo fuzz-short test-python test-oracle test-decoders
 
 test: ## everything that CI runs, save lint; says what each part took
 	@echo 'the first run compiles zstd (C) and fills the environments: a minute or two more'
@@ -123,24 +124,31 @@ test-go: ## vet and test the Go packages
 	$(GO) vet ./...
 	$(GO) test ./...
 
+# Both at once: each computes on one core at most.
 test-device: ## the tests of the engine again, on a fake GPU that obeys at once and on one that puts work off
-	$(GO) test ./pipeline -short -device fake
-	$(GO) test ./pipeline -short -device lazy
+	mkdir -p build && $(GO) test -c -o build/pipeline.test ./pipeline
+	cd pipeline && for kind in fake lazy; do ../build/pipeline.test -test.short -test.timeout 10m -device $$kind & \
+		running="$$running $$!"; done; for p in $$running; do wait $$p || failed=1; done; test -z "$$failed"
 
-test-nocgo: ## without cgo, then without assembly too: the pure Go twins
-	CGO_ENABLED=0 $(GO) vet ./...
-	CGO_ENABLED=0 $(GO) test ./codec/...
-	CGO_ENABLED=0 $(GO) test -short ./pipeline/...
-	$(GO) vet -tags nvml ./launcher/... ./cmd/...
+# One build has all twins: what CGO_ENABLED=0 alone adds is the assembly, which is in the first
+# build, beside them. Vet compiles all; only what has files for this build is tested.
+TWINS := CGO_ENABLED=0 $(GO)
+test-nocgo: ## without cgo and assembly: the pure Go twins; and NVML, which test-go does not have
+	$(TWINS) vet -tags purego ./...
+	$(TWINS) test -tags purego ./codec/...
+	$(TWINS) test -tags purego -short ./pipeline
+	$(GO) vet -tags nvml ./launcher/nvml
 	$(GO) test -tags nvml ./launcher/nvml
-	$(GO) vet -tags purego ./...
-	$(GO) test -tags purego ./codec/...
 
 # The library with an export that only panics: for the tests of what a panic does.
 build/panic/libheadrace.so: $(GOFILES) $(wildcard cabi/*.h)
 	$(GO) build $(BUILD) -tags headrace_panic -buildmode=c-shared -o $@ ./cabi
 
-test-python: .venv-wheel/ready build build/panic/libheadrace.so ## the Python tests against the wheel in a clean environment
+# The fake driver that the Go tests have built.
+build/fake/libcuda.so.1: $(wildcard cuda/cudatest/fake/* cuda/kernels/*.h cuda/kernels/*.c[cu])
+	mkdir -p $(@D) && $(GO) test ./cuda/cudatest -count 1 -run '^TestLibrary$$' -library $(CURDIR)/$@
+
+test-python: .venv-wheel/ready build build/panic/libheadrace.so build/fake/libcuda.so.1 ## the Python tests against the wheel in a clean environment
 	cd python/tests && ../../.venv-wheel/bin/python -P -m pytest -q
 
 # Two parts, each with a limit of its own: the Python tests again, now that there are

@@ -43,6 +43,7 @@ type Decoder struct {
 	host    []byte   // the same, pinned
 	done    *cuda.Event
 	started []uint8 // methods of the batch in flight
+	failed  error   // of the device: nothing more is decoded
 }
 
 // Open takes the memory for batches within limits, of chunks of the given methods
@@ -131,7 +132,14 @@ func (d *Decoder) statusAt(i int) int64 {
 // Start enqueues the decoding of a batch on a stream and returns. Sources and
 // destinations must stay until Wait has returned. A batch that is still in flight must be
 // waited for first.
+//
+// After an error none is in flight: what had been enqueued before a call of the driver failed has
+// been waited for. Nothing is known of the destinations then, and the decoder takes the next
+// batch, unless the device is lost: that error is the answer to every later call but Close.
 func (d *Decoder) Start(stream *cuda.Stream, chunks []Chunk) error {
+	if d.failed != nil {
+		return d.failed
+	}
 	if err := d.admit(chunks); err != nil || len(chunks) == 0 {
 		return err
 	}
@@ -152,13 +160,21 @@ func (d *Decoder) Start(stream *cuda.Stream, chunks []Chunk) error {
 	d.commands.Copy(stream, host+status, d.table+status, 4*int64(len(chunks)))
 	d.commands.Record(stream, d.done)
 	if err := d.device.Run(&d.commands); err != nil {
+		d.drain(stream, err)
 		return err
 	}
-	d.started = d.started[:0]
 	for _, c := range chunks {
 		d.started = append(d.started, c.Method)
 	}
 	return nil
+}
+
+// drain waits for what was enqueued of a batch before err: it reads the table, which is the next
+// batch's too.
+func (d *Decoder) drain(stream *cuda.Stream, err error) {
+	if stream.Drain() != nil {
+		d.failed = err
+	}
 }
 
 // list writes the table, the chunks of a family beside each other, and says how many
@@ -258,12 +274,14 @@ func (d *Decoder) admitChunk(i int, c Chunk) error {
 }
 
 // Wait blocks until the batch is decoded. Of each chunk it appends an error to errs, or nil; its
-// own error says that the device failed, and nothing is known of the chunks.
+// own error says that the device failed, and nothing is known of the chunks: it is the answer to
+// every later call but Close.
 func (d *Decoder) Wait(errs []error) ([]error, error) {
 	if len(d.started) == 0 {
-		return errs, nil
+		return errs, d.failed
 	}
 	if err := d.done.Wait(); err != nil {
+		d.failed, d.started = err, d.started[:0]
 		return errs, err
 	}
 	for i, method := range d.started {

@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "e7828ada1f7da2e5a210d6be7334d01cdb76fee6b0a238994a35882efddfb40d"
+const Hash = "2466b9570cee02ee7cbe12f916da6a11f40b600abb4d18188340c9f7660cebe4"

@@ -48,16 +48,6 @@ struct Match {
 	}
 };
 
-// lanesUpTo is the number of lanes whose v is not above limit, for v that grow from lane to
-// lane, in the last lane beyond the limit.
-HR_FN u32 lanesUpTo(u32 v, u32 limit) {
-	u32 n = 0;
-	HR_UNROLL for (u32 step = LANES / 2; step > 0; step /= 2) {
-		if (shuffle(v, n + step - 1) <= limit) n += step;
-	}
-	return n;
-}
-
 // Output is the end of what is decoded. Positions count from the multiple of 16 at or before the
 // first byte; what lies before flushed is in memory, the rest in shared memory.
 struct Output {

@@ -25,7 +25,9 @@ type machine struct {
 }
 
 // thin is what is decoded of many cases: by fibers, which are slow, all of up to so many bytes, but
-// only one of so many of the longer ones.
+// only one of so many of the longer ones. It is for what encoders wrote, where long cases differ from short
+// ones in how often the same is done. Damaged chunks are never thinned: each may go another way, and
+// all of them take fibers 6 s.
 func (m *machine) thin(cases []chunkCase, short, every int) []chunkCase {
 	if !m.fibers {
 		return cases

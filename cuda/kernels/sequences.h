@@ -84,18 +84,18 @@ struct Plan {
 	}
 };
 
-// Bench is the shared memory that a warp decodes in. Output is last: what is not of it
+// WarpShared is the shared memory that a warp decodes in. Output is last: what is not of it
 // lies before.
-struct alignas(16) Bench {
+struct alignas(16) WarpShared {
 	WindowBytes window;
 	Plan plan;
 	Stage stages[2];
 	u8 recent[Recent::SIZE + 32]; // bytes are written by 32
 };
 
-HR_FN Bench &benchOfWarp() {
-	HR_SHARED Bench benches[DECODE_BLOCK / 32];
-	return benches[warp()];
+HR_FN WarpShared &sharedOfWarp() {
+	HR_SHARED WarpShared shared[DECODE_BLOCK / 32];
+	return shared[warp()];
 }
 
 // Batch is what the lanes of a warp decode at once: each some sequences, one after the other.
@@ -147,7 +147,8 @@ struct Batch {
 			Place literals = placeOf(out.here(s.to)), match = placeOf(out.here(s.match()));
 			Place staged = moved(stageOf(k), (u32)(u64)(out.base + (s.match() - s.distance)) & 3);
 			u32 source = s.staged() ? apart(staged, match) : s.far ? 0 : 0 - s.distance;
-			u32 v[4] = {s.match() - out.at, apart(moved(in.bytes, s.from), literals), source, s.far ? 0 : Plan::inverse(s.distance)};
+			u32 v[4] = {s.match() - out.at, apart(moved(in.bytes, s.from), literals), source,
+			    s.far ? 0 : Plan::inverse(s.distance)};
 			putVectorAt(moved(plan, 16 * (EACH * lane() + k)), v);
 		}
 	}
@@ -174,17 +175,19 @@ struct Batch {
 
 		// sources are those of the lane's next N bytes.
 		template <u32 N> HR_FN void sources(Place *from) {
-			u32 begins[N], v[N][4], upTo = (2u << lane()) - 1;
+			u32 begins[N], v[N][4], upTo = 2 * below() + 1;
 			HR_UNROLL for (u32 r = 0; r < N; r++) {
 				u32 mine = 0;
-				HR_UNROLL for (u32 k = 0; k < EACH; k++) mine |= LANES > 1 ? bitAt(starts[k] - LANES * r) : starts[k] == r;
+				HR_UNROLL for (u32 k = 0; k < EACH; k++)
+					mine |= LANES > 1 ? bitAt(starts[k] - LANES * r) : starts[k] == r;
 				begins[r] = orAll(mine);
 			}
 			HR_UNROLL for (u32 r = 0; r < N; r++) {
 				vectorAt(moved(plan, 16 * count(begins[r] & upTo)), v[r]);
 				plan = moved(plan, 16 * count(begins[r]));
 			}
-			HR_UNROLL for (u32 r = 0; r < N; r++) from[r] = moved(begin, lane() + LANES * r + Plan::source(v[r], at + LANES * r));
+			HR_UNROLL for (u32 r = 0; r < N; r++)
+				from[r] = moved(begin, lane() + LANES * r + Plan::source(v[r], at + LANES * r));
 			HR_UNROLL for (u32 k = 0; k < EACH; k++) starts[k] -= LANES * N;
 			at += LANES * N;
 		}
@@ -231,7 +234,8 @@ struct Batch {
 		Bytes bytes = {moved(plan, 0u - 16), {}, lane(), begin};
 		HR_UNROLL for (u32 k = 0; k < EACH; k++) bytes.starts[k] = has(k) ? mine[k].to - first : 0x80000000u;
 		u32 left = total;
-		HR_ROLLED for (; left > (ROUNDS - 1) * LANES; left -= least<u32>(left, ROUNDS * LANES)) bytes.write<ROUNDS>();
+		HR_ROLLED for (; left > (ROUNDS - 1) * LANES; left -= least<u32>(left, ROUNDS * LANES))
+			bytes.write<ROUNDS>();
 		HR_ROLLED for (; left > 0; left -= least<u32>(left, LANES)) bytes.write<1>();
 	}
 };
@@ -240,7 +244,8 @@ struct Batch {
 // written at position to. Wrong ones, and what is longer than a piece, are left to Format::one.
 // stop is the position behind dst. Far matches are on their way when it returns: they are
 // in memory, though the bytes of the last batch may not even be written.
-template <class Format> HR_FN void plan(Batch &b, const Window &in, const Recent &out, u32 to, u32 stop, Place stage) {
+template <class Format> HR_FN void plan(Batch &b, const Window &in, const Recent &out, u32 to, u32 stop,
+    Place stage) {
 	u32 own = 0, room = least<u32>(Recent::PIECE, stop - to);
 	HR_UNROLL for (u32 k = 0; k < EACH; k++) {
 		Sequence &s = b.mine[k];
@@ -265,7 +270,8 @@ template <class Format> HR_FN void plan(Batch &b, const Window &in, const Recent
 	b.stage = stage;
 	// What is kept when the batch before is written, and room made for this one.
 	u32 kept = out.keptAt(to);
-	HR_UNROLL for (u32 k = 0; k < EACH; k++) b.mine[k].far = b.has(k) && b.mine[k].match() - b.mine[k].distance < kept;
+	HR_UNROLL for (u32 k = 0; k < EACH; k++)
+		b.mine[k].far = b.has(k) && b.mine[k].match() - b.mine[k].distance < kept;
 	b.fetch(out);
 }
 
@@ -277,10 +283,10 @@ HR_FN Batch none() {
 // decodeStream decodes a stream that must fill dst. All lanes of a warp call it, and get the same
 // answer. Lengths are at most 2^31.
 template <class Format> HR_FN bool decodeStream(u8 *dst, u32 dstBytes, const u8 *src, u32 srcBytes) {
-	Bench &bench = benchOfWarp();
-	Window in(bench.window, src, srcBytes);
-	Recent out(bench.recent, dst);
-	Place planAt = placeOf(&bench.plan), stages = placeOf(bench.stages[0].of[EACH * lane()]);
+	WarpShared &shared = sharedOfWarp();
+	Window in(shared.window, src, srcBytes);
+	Recent out(shared.recent, dst);
+	Place planAt = placeOf(&shared.plan), stages = placeOf(shared.stages[0].of[EACH * lane()]);
 	u32 at = in.first, stop = out.at + dstBytes, turn = 0;
 	Progress progress = MORE;
 	Batch batch = none();
@@ -288,7 +294,9 @@ template <class Format> HR_FN bool decodeStream(u8 *dst, u32 dstBytes, const u8 
 		if (LANES > 1 && (!Format::FIRST_IS_OTHER || at > in.first)) {
 			Batch next = none();
 			bool empty = in.left() == 0;
-			if (!empty) plan<Format>(next, in, out, out.at + batch.total, stop, moved(stages, sizeof(Stage) * (turn ^= 1)));
+			if (!empty)
+				plan<Format>(next, in, out, out.at + batch.total, stop,
+				    moved(stages, sizeof(Stage) * (turn ^= 1)));
 			endFetch();
 			batch.write(planAt, out, in);
 			batch = next;

@@ -336,7 +336,20 @@ HR_FN u32 lane() { return thread() % LANES; }
 HR_FN u32 warp() { return thread() / LANES; }
 HR_FN u32 warps() { return threads() / LANES; }
 
+// below masks the lanes before this one.
+HR_FN u32 below() { return (1u << lane()) - 1; }
+
 template <class T> HR_FN T least(T a, T b) { return a < b ? a : b; }
 template <class T> HR_FN T most(T a, T b) { return a > b ? a : b; }
+
+// lanesUpTo is the number of lanes whose v is not above limit, for v that grow from lane to
+// lane, in the last lane beyond the limit.
+HR_FN u32 lanesUpTo(u32 v, u32 limit) {
+	u32 n = 0;
+	HR_UNROLL for (u32 step = LANES / 2; step > 0; step /= 2) {
+		if (shuffle(v, n + step - 1) <= limit) n += step;
+	}
+	return n;
+}
 
 } // namespace hr

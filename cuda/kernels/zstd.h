@@ -152,8 +152,5 @@ HR_FN const u8 *sourceOf(const ZstdParams &p, u32 chunk) { return (const u8 *)ch
 // The worst that any part of a chunk has is its status.
 HR_FN void fail(const ZstdParams &p, u32 chunk, Status why) { raise(statusOf(p, chunk), why); }
 
-// below masks the lanes before this one.
-HR_FN u32 below() { return (1u << lane()) - 1; }
-
 } // namespace zstd
 } // namespace hr

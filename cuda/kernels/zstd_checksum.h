@@ -6,7 +6,8 @@ namespace hr {
 namespace zstd {
 
 struct XXH64 {
-	static constexpr u64 P1 = 0x9E3779B185EBCA87, P2 = 0xC2B2AE3D27D4EB4F, P3 = 0x165667B19E3779F9, P4 = 0x85EBCA77C2B2AE63,
+	static constexpr u64 P1 = 0x9E3779B185EBCA87, P2 = 0xC2B2AE3D27D4EB4F, P3 = 0x165667B19E3779F9,
+	    P4 = 0x85EBCA77C2B2AE63,
 	                     P5 = 0x27D4EB2F165667C5;
 
 	static HR_FN u64 rotate(u64 v, u32 n) { return v << n | v >> (64 - n); }
@@ -33,7 +34,9 @@ struct XXH64 {
 
 	static HR_FN u64 seed(u32 k) { return k == 0 ? P1 + P2 : k == 1 ? P2 : k == 2 ? 0 : 0 - P1; }
 
-	static HR_FN u64 shuffle64(u64 v, u32 from) { return shuffle((u32)v, from) | (u64)shuffle((u32)(v >> 32), from) << 32; }
+	static HR_FN u64 shuffle64(u64 v, u32 from) {
+		return shuffle((u32)v, from) | (u64)shuffle((u32)(v >> 32), from) << 32;
+	}
 
 	// sums are those of four lanes, or of one that does the work of all.
 	static HR_FN void fourSums(u64 *sums, const u8 *p, u32 n) {

@@ -108,7 +108,9 @@ HR_FN bool parseCount(Cursor &in, u32 &sequences) {
 	if (in.left() < 1) return false;
 	u32 first = in.byte(0), n = first < 128 ? 1 : first < 255 ? 2 : 3;
 	if (in.left() < n) return false;
-	sequences = n == 1 ? first : n == 2 ? ((first - 128) << 8) + in.byte(1) : in.byte(1) + (in.byte(2) << 8) + 0x7F00;
+	sequences = n == 1   ? first
+	            : n == 2 ? ((first - 128) << 8) + in.byte(1)
+	                     : in.byte(1) + (in.byte(2) << 8) + 0x7F00;
 	in.at += n;
 	return true;
 }
@@ -161,7 +163,9 @@ HR_FN Status parseBlock(Cursor &in, Block &b, u32 self, Described &described) {
 }
 
 // decodesLiterals says whether there is something to do for hr_zstd_literals.
-HR_FN bool decodesLiterals(const Block &b) { return b.type == COMPRESSED && b.literalsType != RAW_LITERALS && b.literalsDecoded > 0; }
+HR_FN bool decodesLiterals(const Block &b) {
+	return b.type == COMPRESSED && b.literalsType != RAW_LITERALS && b.literalsDecoded > 0;
+}
 
 // Needs is what a chunk takes of the arena, of the blocks and of the segments.
 struct Needs {

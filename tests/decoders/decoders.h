@@ -4,9 +4,7 @@
 #pragma once
 #include "device.h"
 
-#ifndef ON_HOST
-#include "../../cuda/kernels/zstd.h"
-#endif
+#include "../../bench/kernels/zstd_call.h"
 
 #include <vector>
 
@@ -19,23 +17,6 @@ struct Span {
 struct Call {
 	std::vector<hr::Chunk> chunks;
 	uint64_t table, status;
-};
-
-// ZstdRoom is the memory that the kernels of zstd work in. With it no chunk that an encoder wrote
-// is left to the host for want of room; what a damaged one asks for knows no bounds.
-struct ZstdRoom {
-	enum : size_t { SPARE = 64 << 20 };
-	size_t blocks = 64, arena = SPARE;
-
-	void add(size_t encoded, size_t decoded) {
-		blocks += encoded / 3 + 1;
-		arena += (4 * decoded + 16 * encoded + (16 << 10)) / 16 * 16;
-	}
-	hr::ZstdParams params(uint64_t chunks, uint64_t status, uint64_t work, size_t n) const {
-		return {chunks, status, work, arena, (hr::u32)n, (hr::u32)blocks};
-	}
-	// bytes is where the kernels find the end of it.
-	size_t bytes(size_t n) const { return (size_t)hr::zstd::Work(params(0, 0, 0, n)).arena + arena; }
 };
 
 inline bool shuffled(const Record &r) {
@@ -76,8 +57,10 @@ struct Decoders {
 		uint32_t n = (uint32_t)call.chunks.size();
 		if (family == ZSTD) {
 			hr::ZstdParams p = room.params(call.table, call.status, work.at, n);
-			device.set(work.at, 0, sizeof(hr::zstd::Head));
-			zstd(p);
+			device.set(work.at, 0, ZstdRoom::HEAD);
+			launchZstd(
+			    [&](ZstdStep k) { device.launch(zstdKernels[k].name, &p, sizeof p, zstdKernels[k].block, zstdKernels[k].shared); },
+			    [&](auto literals, auto sequences) { device.beside(literals, sequences); });
 		} else {
 			hr::DecodeParams p = {call.table, call.status, n};
 			if (family == BYTES) device.launch("hr_decode", &p, sizeof p, hr::DECODE_BLOCK);
@@ -90,17 +73,5 @@ struct Decoders {
 	}
 
   private:
-	void zstd(const hr::ZstdParams &p) {
-		auto launch = [&](const char *kernel, unsigned block, unsigned shared = 0) { device.launch(kernel, &p, sizeof p, block, shared); };
-		launch("hr_zstd_scan", hr::ZSTD_SCAN_BLOCK);
-		launch("hr_zstd_tables", hr::ZSTD_TABLES_BLOCK);
-		launch("hr_zstd_count", hr::ZSTD_ORDER_BLOCK);
-		launch("hr_zstd_order", hr::ZSTD_ORDER_BLOCK);
-		device.beside([&] { launch("hr_zstd_literals", hr::ZSTD_LITERALS_BLOCK); },
-		              [&] { launch("hr_zstd_sequences", hr::ZSTD_SEQUENCES_BLOCK, ZSTD_SEQUENCES_SHARED); });
-		launch("hr_zstd_execute", hr::ZSTD_EXECUTE_BLOCK);
-		launch("hr_zstd_finish", hr::ZSTD_FINISH_BLOCK);
-	}
-
 	Device &device;
 };

@@ -223,12 +223,12 @@ struct Runner {
 		for (int f = 0; f < Decoders::FAMILIES; f++) {
 			std::vector<const Case *> batch;
 			size_t bytes = 0;
-			ZstdRoom room;
+			ZstdRoom room = ZstdRoom::all();
 			auto flush = [&] {
 				if (!batch.empty()) decode((Decoders::Family)f, batch, room, corpus.labels);
 				batch.clear();
 				bytes = 0;
-				room = {};
+				room = ZstdRoom::all();
 			};
 			for (const Case &c : corpus.cases) {
 				if (Decoders::familyOf(c.record.method) != f) continue;
@@ -236,7 +236,7 @@ struct Runner {
 					answer.skipped++;
 					continue;
 				}
-				if (bytes + c.record.decoded > BATCH_BYTES || batch.size() == (apart ? 1024 : (size_t)BATCH) || room.bytes(batch.size()) > BATCH_WORK) flush();
+				if (bytes + c.record.decoded > BATCH_BYTES || batch.size() == (apart ? 1024 : (size_t)BATCH) || room.bytes() > BATCH_WORK) flush();
 				batch.push_back(&c);
 				bytes += c.record.decoded;
 				room.add(c.record.encoded, c.record.decoded);
@@ -256,7 +256,7 @@ struct Runner {
 		call.table = table.address(0);
 		call.status = status.address(0);
 		Span memory = {0, 0};
-		if (family == Decoders::ZSTD) memory = workFor(room.bytes(batch.size()));
+		if (family == Decoders::ZSTD) memory = workFor(room.bytes());
 
 		watch.start([&](const char *how) {
 			for (const Case *c : batch) keeper.keep(how, labels[c->record.label], *c);

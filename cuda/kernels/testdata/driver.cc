@@ -96,9 +96,12 @@ static bool runZstd(u8 *params, u64 grid) {
 		const char *name;
 		u32 block;
 	} kernels[] = {
-	    {"hr_zstd_scan", ZSTD_SCAN_BLOCK}, {"hr_zstd_tables", ZSTD_TABLES_BLOCK}, {"hr_zstd_count", ZSTD_ORDER_BLOCK}, {"hr_zstd_order", ZSTD_ORDER_BLOCK},
-	    {"hr_zstd_literals", ZSTD_LITERALS_BLOCK}, {"hr_zstd_sequences", ZSTD_SEQUENCES_BLOCK}, {"hr_zstd_literals", ZSTD_LITERALS_BLOCK},
-	    {"hr_zstd_execute", ZSTD_EXECUTE_BLOCK}, {"hr_zstd_execute_wide", ZSTD_EXECUTE_WIDE_BLOCK}, {"hr_zstd_finish", ZSTD_FINISH_BLOCK}};
+	    {"hr_zstd_scan", ZSTD_SCAN_BLOCK}, {"hr_zstd_tables", ZSTD_TABLES_BLOCK},
+	    {"hr_zstd_count", ZSTD_ORDER_BLOCK}, {"hr_zstd_order", ZSTD_ORDER_BLOCK},
+	    {"hr_zstd_literals", ZSTD_LITERALS_BLOCK}, {"hr_zstd_sequences", ZSTD_SEQUENCES_BLOCK},
+	    {"hr_zstd_literals", ZSTD_LITERALS_BLOCK},
+	    {"hr_zstd_execute", ZSTD_EXECUTE_BLOCK}, {"hr_zstd_execute_wide", ZSTD_EXECUTE_WIDE_BLOCK},
+	    {"hr_zstd_finish", ZSTD_FINISH_BLOCK}};
 	static int turn;
 	turn++;
 	for (int i = 0; i < 10; i++) {
@@ -111,23 +114,31 @@ static bool runZstd(u8 *params, u64 grid) {
 
 static void layout() {
 	u64 numbers[] = {
-	    sizeof(Tile), sizeof(Loop), sizeof(Chunk), sizeof(Piece), sizeof(AssembleParams), sizeof(DecodeParams), sizeof(GatherParams),
-	    offsetof(Tile, dst), offsetof(Tile, src), offsetof(Tile, loops), offsetof(Tile, rank), offsetof(Tile, from), offsetof(Tile, to),
-	    offsetof(Tile, flags), offsetof(Tile, chunk), offsetof(Tile, affine.scale), offsetof(Tile, affine.offset), offsetof(Tile, element),
+	    sizeof(Tile), sizeof(Loop), sizeof(Chunk), sizeof(Piece), sizeof(AssembleParams),
+	    sizeof(DecodeParams), sizeof(GatherParams),
+	    offsetof(Tile, dst), offsetof(Tile, src), offsetof(Tile, loops), offsetof(Tile, rank),
+	    offsetof(Tile, from), offsetof(Tile, to),
+	    offsetof(Tile, flags), offsetof(Tile, chunk), offsetof(Tile, affine.scale),
+	    offsetof(Tile, affine.offset), offsetof(Tile, element),
 	    offsetof(Loop, dst), offsetof(Loop, src), offsetof(Loop, n),
-	    offsetof(Chunk, src), offsetof(Chunk, dst), offsetof(Chunk, scratch), offsetof(Chunk, srcBytes), offsetof(Chunk, dstBytes),
+	    offsetof(Chunk, src), offsetof(Chunk, dst), offsetof(Chunk, scratch), offsetof(Chunk, srcBytes),
+	    offsetof(Chunk, dstBytes),
 	    offsetof(Chunk, status), offsetof(Chunk, method), offsetof(Chunk, typesize), offsetof(Chunk, flags),
 	    offsetof(Piece, dst), offsetof(Piece, src), offsetof(Piece, n),
-	    offsetof(AssembleParams, tiles), offsetof(AssembleParams, loops), offsetof(AssembleParams, status), offsetof(AssembleParams, n),
+	    offsetof(AssembleParams, tiles), offsetof(AssembleParams, loops), offsetof(AssembleParams, status),
+	    offsetof(AssembleParams, n),
 	    offsetof(DecodeParams, chunks), offsetof(DecodeParams, status), offsetof(DecodeParams, n),
 	    offsetof(GatherParams, pieces), offsetof(GatherParams, n),
 	    sizeof(ZstdParams), sizeof(zstd::Head), sizeof(zstd::Block), sizeof(zstd::Segment),
-	    sizeof(zstd::SequenceDesk),
-	    offsetof(ZstdParams, chunks), offsetof(ZstdParams, status), offsetof(ZstdParams, work), offsetof(ZstdParams, arena), offsetof(ZstdParams, n),
+	    sizeof(zstd::SequenceShared),
+	    offsetof(ZstdParams, chunks), offsetof(ZstdParams, status), offsetof(ZstdParams, work),
+	    offsetof(ZstdParams, arena), offsetof(ZstdParams, n),
 	    offsetof(ZstdParams, blocks),
-	    ZSTD_SCAN_BLOCK, ZSTD_TABLES_BLOCK, ZSTD_ORDER_BLOCK, ZSTD_LITERALS_BLOCK, ZSTD_SEQUENCES_BLOCK, ZSTD_EXECUTE_BLOCK, ZSTD_EXECUTE_WIDE_BLOCK, ZSTD_FINISH_BLOCK,
+	    ZSTD_SCAN_BLOCK, ZSTD_TABLES_BLOCK, ZSTD_ORDER_BLOCK, ZSTD_LITERALS_BLOCK, ZSTD_SEQUENCES_BLOCK,
+	    ZSTD_EXECUTE_BLOCK, ZSTD_EXECUTE_WIDE_BLOCK, ZSTD_FINISH_BLOCK,
 	    ASSEMBLE_BLOCK, DECODE_BLOCK, GATHER_BLOCK, INFLATE_BLOCK, CRC32C_BLOCK, MAX_RANK, NO_CHUNK,
-	    BIG, FILL, AFFINE, LZ4, BLOSC, UNSHUFFLE, COPY, ZSTD, BLOSC_ZSTD, ZLIB, GZIP, BLOSC_ZLIB, UNCHECKED, SUMMED, OK, CORRUPT, UNSUPPORTED,
+	    BIG, FILL, AFFINE, LZ4, BLOSC, UNSHUFFLE, COPY, ZSTD, BLOSC_ZSTD, ZLIB, GZIP, BLOSC_ZLIB, UNCHECKED,
+	    SUMMED, OK, CORRUPT, UNSUPPORTED,
 	    BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64, C64, C128};
 	u64 bytes = sizeof numbers;
 	put(&bytes, 8);
