@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "d0fb7adde858c37fa1e1fe554cbb0762bae5f20dd1a58db3aa31c4e559b50233"
+const Hash = "75317adc34861ce48503be1b6582e6fa973e2845b6a67d80c4a9070b4d05bda8"

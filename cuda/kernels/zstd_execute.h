@@ -66,12 +66,21 @@ template <class S> struct Waiting {
 		length = p.high;
 	}
 
+	// Places rise with the lanes. upTo is the number of lanes whose value is up to a bound.
+	static HR_FN u32 upTo(u32 value, u32 bound) {
+		u32 n = 0;
+		HR_UNROLL for (u32 half = LANES / 2; half > 0; half /= 2) {
+			if (shuffle(value, n + half - 1) <= bound) n += half;
+		}
+		return n;
+	}
+
 	HR_FN u32 distance() const { return to - from; }
 
-	// Places rise with the lanes. Those that make what a lane reads end behind its source's begin and begin before its end.
+	// Those that make what a lane reads end behind its source's begin and begin before its end.
 	HR_FN void order() {
 		u32 read = from + least(length, distance());
-		u32 first = lanesUpTo(length ? to + length : NONE, from), behind = lanesUpTo(to, read - 1);
+		u32 first = upTo(length ? to + length : NONE, from), behind = upTo(to, read - 1);
 		needs = bitAt(behind) - bitAt(first);
 	}
 
