@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "2466b9570cee02ee7cbe12f916da6a11f40b600abb4d18188340c9f7660cebe4"
+const Hash = "153bb3a290a35d2c2b1cae7ccfe86d792f26d13e4b488de652dfd6c996146f9c"

@@ -147,8 +147,7 @@ struct Batch {
 			Place literals = placeOf(out.here(s.to)), match = placeOf(out.here(s.match()));
 			Place staged = moved(stageOf(k), (u32)(u64)(out.base + (s.match() - s.distance)) & 3);
 			u32 source = s.staged() ? apart(staged, match) : s.far ? 0 : 0 - s.distance;
-			u32 v[4] = {s.match() - out.at, apart(moved(in.bytes, s.from), literals), source,
-			    s.far ? 0 : Plan::inverse(s.distance)};
+			u32 v[4] = {s.match() - out.at, apart(moved(in.bytes, s.from), literals), source, s.far ? 0 : Plan::inverse(s.distance)};
 			putVectorAt(moved(plan, 16 * (EACH * lane() + k)), v);
 		}
 	}
@@ -178,16 +177,14 @@ struct Batch {
 			u32 begins[N], v[N][4], upTo = 2 * below() + 1;
 			HR_UNROLL for (u32 r = 0; r < N; r++) {
 				u32 mine = 0;
-				HR_UNROLL for (u32 k = 0; k < EACH; k++)
-					mine |= LANES > 1 ? bitAt(starts[k] - LANES * r) : starts[k] == r;
+				HR_UNROLL for (u32 k = 0; k < EACH; k++) mine |= LANES > 1 ? bitAt(starts[k] - LANES * r) : starts[k] == r;
 				begins[r] = orAll(mine);
 			}
 			HR_UNROLL for (u32 r = 0; r < N; r++) {
 				vectorAt(moved(plan, 16 * count(begins[r] & upTo)), v[r]);
 				plan = moved(plan, 16 * count(begins[r]));
 			}
-			HR_UNROLL for (u32 r = 0; r < N; r++)
-				from[r] = moved(begin, lane() + LANES * r + Plan::source(v[r], at + LANES * r));
+			HR_UNROLL for (u32 r = 0; r < N; r++) from[r] = moved(begin, lane() + LANES * r + Plan::source(v[r], at + LANES * r));
 			HR_UNROLL for (u32 k = 0; k < EACH; k++) starts[k] -= LANES * N;
 			at += LANES * N;
 		}
@@ -234,8 +231,7 @@ struct Batch {
 		Bytes bytes = {moved(plan, 0u - 16), {}, lane(), begin};
 		HR_UNROLL for (u32 k = 0; k < EACH; k++) bytes.starts[k] = has(k) ? mine[k].to - first : 0x80000000u;
 		u32 left = total;
-		HR_ROLLED for (; left > (ROUNDS - 1) * LANES; left -= least<u32>(left, ROUNDS * LANES))
-			bytes.write<ROUNDS>();
+		HR_ROLLED for (; left > (ROUNDS - 1) * LANES; left -= least<u32>(left, ROUNDS * LANES)) bytes.write<ROUNDS>();
 		HR_ROLLED for (; left > 0; left -= least<u32>(left, LANES)) bytes.write<1>();
 	}
 };
@@ -244,8 +240,7 @@ struct Batch {
 // written at position to. Wrong ones, and what is longer than a piece, are left to Format::one.
 // stop is the position behind dst. Far matches are on their way when it returns: they are
 // in memory, though the bytes of the last batch may not even be written.
-template <class Format> HR_FN void plan(Batch &b, const Window &in, const Recent &out, u32 to, u32 stop,
-    Place stage) {
+template <class Format> HR_FN void plan(Batch &b, const Window &in, const Recent &out, u32 to, u32 stop, Place stage) {
 	u32 own = 0, room = least<u32>(Recent::PIECE, stop - to);
 	HR_UNROLL for (u32 k = 0; k < EACH; k++) {
 		Sequence &s = b.mine[k];
@@ -270,8 +265,7 @@ template <class Format> HR_FN void plan(Batch &b, const Window &in, const Recent
 	b.stage = stage;
 	// What is kept when the batch before is written, and room made for this one.
 	u32 kept = out.keptAt(to);
-	HR_UNROLL for (u32 k = 0; k < EACH; k++)
-		b.mine[k].far = b.has(k) && b.mine[k].match() - b.mine[k].distance < kept;
+	HR_UNROLL for (u32 k = 0; k < EACH; k++) b.mine[k].far = b.has(k) && b.mine[k].match() - b.mine[k].distance < kept;
 	b.fetch(out);
 }
 
@@ -294,9 +288,7 @@ template <class Format> HR_FN bool decodeStream(u8 *dst, u32 dstBytes, const u8 
 		if (LANES > 1 && (!Format::FIRST_IS_OTHER || at > in.first)) {
 			Batch next = none();
 			bool empty = in.left() == 0;
-			if (!empty)
-				plan<Format>(next, in, out, out.at + batch.total, stop,
-				    moved(stages, sizeof(Stage) * (turn ^= 1)));
+			if (!empty) plan<Format>(next, in, out, out.at + batch.total, stop, moved(stages, sizeof(Stage) * (turn ^= 1)));
 			endFetch();
 			batch.write(planAt, out, in);
 			batch = next;

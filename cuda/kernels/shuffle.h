@@ -33,11 +33,9 @@ HR_FN void transposeBits(u32 &lo, u32 &hi) {
 }
 
 // unshufflePlain is the part of unshuffle behind element first, byte by byte.
-HR_FAR void unshufflePlain(u8 *dst, const u8 *src, u32 n, u32 bytes, u32 typesize, u32 first, u32 id,
-    u32 count) {
+HR_FAR void unshufflePlain(u8 *dst, const u8 *src, u32 n, u32 bytes, u32 typesize, u32 first, u32 id, u32 count) {
 	HR_ROLLED for (u32 i = first + id; i < n; i += count) {
-		HR_ROLLED for (u32 k = 0; k < typesize; k++)
-			storeByte(dst + (u64)i * typesize + k, loadByte(src + (u64)k * n + i));
+		HR_ROLLED for (u32 k = 0; k < typesize; k++) storeByte(dst + (u64)i * typesize + k, loadByte(src + (u64)k * n + i));
 	}
 	HR_ROLLED for (u32 i = n * typesize + id; i < bytes; i += count) storeByte(dst + i, loadByte(src + i));
 }
@@ -70,8 +68,7 @@ HR_FAR u32 unshuffle4(u8 *dst, const u8 *src, u32 n, u32 id, u32 count) {
 		Run<1> run[8];
 		HR_UNROLL for (int k = 0; k < 8; k++) run[k].load(src + (u64)(k % 4) * n + 4 * at[k / 4]);
 		HR_UNROLL for (int k = 0; k < 2; k++) {
-			u32 w[4] = {run[4 * k].word(0), run[4 * k + 1].word(0), run[4 * k + 2].word(0),
-			    run[4 * k + 3].word(0)};
+			u32 w[4] = {run[4 * k].word(0), run[4 * k + 1].word(0), run[4 * k + 2].word(0), run[4 * k + 3].word(0)};
 			transpose4(w[0], w[1], w[2], w[3]);
 			storeVector(dst + 16 * (u64)at[k], w);
 		}
@@ -111,8 +108,7 @@ HR_FAR void unshuffle(u8 *dst, const u8 *src, u32 bytes, u32 typesize, u32 id, u
 
 // bitUnshufflePlain is the part of bitUnshuffle behind element first, which is a
 // multiple of 8, eight elements at a time.
-HR_FAR void bitUnshufflePlain(u8 *dst, const u8 *src, u32 n, u32 bytes, u32 typesize, u32 first, u32 id,
-    u32 count) {
+HR_FAR void bitUnshufflePlain(u8 *dst, const u8 *src, u32 n, u32 bytes, u32 typesize, u32 first, u32 id, u32 count) {
 	u32 row = n / 8;
 	HR_ROLLED for (u32 g = first / 8 + id; g < row; g += count) {
 		HR_ROLLED for (u32 k = 0; k < typesize; k++) {
@@ -186,8 +182,7 @@ HR_FAR void bitUnshuffle4(u8 *dst, const u8 *src, u32 row, u32 g, u32 k, u32 typ
 // bitUnshuffle wants a number of whole elements that is a multiple of 8.
 HR_FAR void bitUnshuffle(u8 *dst, const u8 *src, u32 bytes, u32 typesize, u32 id, u32 count) {
 	u32 n = bytes / typesize, row = n / 8, groups = 0;
-	if (aligned(dst, 16) && (typesize == 1 || typesize == 2 || typesize == 4 || typesize == 8))
-		groups = n / 32;
+	if (aligned(dst, 16) && (typesize == 1 || typesize == 2 || typesize == 4 || typesize == 8)) groups = n / 32;
 	HR_ROLLED for (u32 g = id; g < groups; g += count) {
 		if (typesize == 1) bitUnshuffle1(dst, src, row, g);
 		else if (typesize == 2) bitUnshuffle2(dst, src, row, g);

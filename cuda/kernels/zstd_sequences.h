@@ -218,8 +218,7 @@ template <u32 WORDS> struct SequenceDecoder {
 
 // inherit sets the repeat offsets at the begin of a block (3.1.1.5).
 HR_FN void inherit(u32 *repeats, bool first) {
-	HR_UNROLL for (u32 i = 0; i < 3; i++)
-		repeats[i] = first ? (i == 0 ? 1 : 4 * i) : (INHERITED | i << INHERITED_SLOT | INHERITED_BIAS);
+	HR_UNROLL for (u32 i = 0; i < 3; i++) repeats[i] = first ? (i == 0 ? 1 : 4 * i) : (INHERITED | i << INHERITED_SLOT | INHERITED_BIAS);
 }
 
 // SlotBlock is a block in a slot.
@@ -280,8 +279,7 @@ HR_FN void writeCodes(Codes &codes) {
 
 // decodeSlots decodes a block of a list at each of n slots. Windows of three words take a lane longer,
 // so all have them only if one needs them.
-HR_FN void decodeSlots(const ZstdParams &p, const Work &work, SequenceShared &d, const Codes &codes,
-    const u32 *list, u32 n) {
+HR_FN void decodeSlots(const ZstdParams &p, const Work &work, SequenceShared &d, const Codes &codes, const u32 *list, u32 n) {
 	u32 k = least(lane(), n - 1);
 	Block &b = work.blocks[list[k]];
 	SlotBlock s = {d.slots[k], work, b};
