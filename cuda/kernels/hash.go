@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "bb7c8c190916730660b8306a966764aa0f27cbd945d5bf6d2dc903ae3a14beb7"
+const Hash = "f52b420c96412b5dd5227e413881385921a106dfc383516a0d712d59a2e3931d"
