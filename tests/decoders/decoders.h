@@ -49,6 +49,7 @@ struct Decoders {
 		there[NONE] = false;
 		there[BYTES] = device.has("hr_decode");
 		there[ZSTD] = device.has("hr_zstd_execute");
+		hasWide = device.has("hr_zstd_execute_wide");
 		there[INFLATE] = device.has("hr_inflate");
 		sums = device.has("hr_crc32c");
 	}
@@ -69,15 +70,15 @@ struct Decoders {
 	}
 
 	bool there[FAMILIES];
-	bool sums;
+	bool sums, hasWide;
 
-	// run decodes. work is for zstd.
-	void run(Family family, const Call &call, Span work, const ZstdRoom &room) {
+	// run decodes. work is for zstd; wide is whether it is executed as in calls of few chunks.
+	void run(Family family, const Call &call, Span work, const ZstdRoom &room, bool wide = false) {
 		uint32_t n = (uint32_t)call.chunks.size();
 		if (family == ZSTD) {
 			hr::ZstdParams p = room.params(call.table, call.status, work.at, n);
 			device.set(work.at, 0, sizeof(hr::zstd::Head));
-			zstd(p);
+			zstd(p, wide);
 		} else {
 			hr::DecodeParams p = {call.table, call.status, n};
 			if (family == BYTES) device.launch("hr_decode", &p, sizeof p, hr::DECODE_BLOCK);
@@ -90,7 +91,7 @@ struct Decoders {
 	}
 
   private:
-	void zstd(const hr::ZstdParams &p) {
+	void zstd(const hr::ZstdParams &p, bool wide) {
 		auto launch = [&](const char *kernel, unsigned block, unsigned shared = 0) { device.launch(kernel, &p, sizeof p, block, shared); };
 		launch("hr_zstd_scan", hr::ZSTD_SCAN_BLOCK);
 		launch("hr_zstd_tables", hr::ZSTD_TABLES_BLOCK);
@@ -98,7 +99,8 @@ struct Decoders {
 		launch("hr_zstd_order", hr::ZSTD_ORDER_BLOCK);
 		device.beside([&] { launch("hr_zstd_literals", hr::ZSTD_LITERALS_BLOCK); },
 		              [&] { launch("hr_zstd_sequences", hr::ZSTD_SEQUENCES_BLOCK, ZSTD_SEQUENCES_SHARED); });
-		launch("hr_zstd_execute", hr::ZSTD_EXECUTE_BLOCK);
+		if (wide) launch("hr_zstd_execute_wide", hr::ZSTD_EXECUTE_WIDE_BLOCK);
+		else launch("hr_zstd_execute", hr::ZSTD_EXECUTE_BLOCK);
 		launch("hr_zstd_finish", hr::ZSTD_FINISH_BLOCK);
 	}
 
