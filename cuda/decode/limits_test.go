@@ -44,7 +44,7 @@ func TestLimitsOutOfRange(t *testing.T) {
 				t.Errorf("%+v: scratch of %d bytes, %v", l, n, err)
 				continue
 			}
-			for _, name := range strings.Fields(c.names) {
+			for name := range strings.FieldsSeq(c.names) {
 				if !strings.Contains(err.Error(), name+" is ") {
 					t.Errorf("%+v: %v names no %s", l, err, name)
 				}
