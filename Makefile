@@ -167,6 +167,7 @@ test-gpu: ## everything that needs a GPU, from build/gpu; needs Python with pyte
 
 # The campaign of the decoders (tests/decoders): on this processor a small part of it.
 test-decoders: .venv-oracle/ready ## the GPU decoders' host build on what encoders write, and on damaged chunks
+	.venv-oracle/bin/python -P -m pytest -q tests/decoders
 	.venv-oracle/bin/python tests/decoders/campaign.py host --most 70000 --every 20 --damaged 5000 >/dev/null
 
 build/gpu/writers.corpus: .venv-oracle/ready $(wildcard tests/decoders/*.py tests/decoders/*/*.go)

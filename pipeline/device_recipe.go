@@ -50,7 +50,8 @@ func (p packing) frames() bool { return p.method == kernels.Zstd && p.typesize <
 
 // longest is the most stored bytes of a chunk that a device decodes to size bytes. No
 // encoder makes more of what does not compress; but empty blocks are well formed, however
-// many, and would keep a thread of the device for seconds.
+// many, and would keep a thread of the device for a long time. What is longer still nobody
+// reads, see CheckStored.
 func longest(size int64) int64 { return min(size+size/4+1024, math.MaxInt32) }
 
 // decoders is who there is on a device to decode chunks. Kernels that need memory have it

@@ -166,9 +166,9 @@ func TestLimits(t *testing.T) {
 		of   func(*decode.Chunk)
 		want error
 	}{
-		"a destination at a multiple of 8": {func(c *decode.Chunk) { c.Dst += 8 }, nd.ErrBug},
-		"elements of 256 bytes":            {func(c *decode.Chunk) { c.Typesize = 256 }, nd.ErrBug},
-		"less than no bytes":               {func(c *decode.Chunk) { c.SrcBytes = -1 }, nd.ErrBug},
+		"a destination at a multiple of 8": {func(c *decode.Chunk) { c.Dst += 8 }, nd.ErrConfig},
+		"elements of 256 bytes":            {func(c *decode.Chunk) { c.Typesize = 256 }, nd.ErrConfig},
+		"less than no bytes":               {func(c *decode.Chunk) { c.SrcBytes = -1 }, nd.ErrConfig},
 		"the host's method":                {func(c *decode.Chunk) { c.Method = kernels.Host }, nd.ErrUnsupported},
 		"no method":                        {func(c *decode.Chunk) { c.Method = 99 }, nd.ErrUnsupported},
 	} {
@@ -179,7 +179,7 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	ok(t, d.Start(r.stream, []decode.Chunk{c}))
-	if err := d.Start(r.stream, []decode.Chunk{c}); !errors.Is(err, nd.ErrBug) {
+	if err := d.Start(r.stream, []decode.Chunk{c}); !errors.Is(err, nd.ErrConfig) {
 		t.Errorf("a second batch: %v", err)
 	}
 	ok(t, d.Close())

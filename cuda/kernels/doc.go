@@ -29,5 +29,7 @@
 // would be an array, and the GPU code would be unreadable for it.
 //
 // What the kernels must give, to the byte, is what package codec gives; what it
-// refuses they refuse, with a status instead of an error.
+// refuses they refuse, with a status instead of an error. Where libraries of a format differ, the word is that of
+// libzstd (see zstdCodec for where its pure Go twin is laxer); ends of LZ4 blocks and of blosclz streams that liblz4 and c-blosc
+// are allowed to refuse are decoded, as package codec does. tests/decoders/reasons.py has the list.
 package kernels

@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "153bb3a290a35d2c2b1cae7ccfe86d792f26d13e4b488de652dfd6c996146f9c"
+const Hash = "33bad76ac572bdc0b75c772403073d29cd510d021048f6613f28c9bb68664ed9"

@@ -36,6 +36,7 @@ enum : u32 {
 	MAGIC = 0xFD2FB528,
 	SKIPPABLE = 0x184D2A50, // the low four bits are free
 	MAX_WINDOW_LOG = 31,    // that of the host's decoder
+	SPARE_STEPS = 4096,     // headers for no byte: there is at most one for each byte beside them
 };
 
 // legacy formats may be read by the host, or not.
@@ -190,6 +191,11 @@ struct Layout {
 	u64 dst;         // of the segment
 	u32 room, known; // its bytes, and where in them the block begins; NONE: not known
 	u32 begin;       // blocks before the segment
+	u32 steps;       // headers that may still be read
+
+	// step is false where a chunk has more headers than any encoder writes. They may be well formed,
+	// blocks and frames of no bytes; but one thread reads them.
+	HR_FN bool step() { return steps > 0 && steps--; }
 
 	// open begins a segment.
 	HR_FN void open(u64 to, u32 bytes) {
@@ -252,6 +258,7 @@ HR_FN Status walkFrame(Cursor &in, const Header &h, Layout &layout) {
 	b.checksum = 0;
 	u32 flags = FIRST;
 	do {
+		if (!layout.step()) return UNSUPPORTED;
 		Status status = parseBlock(in, b, layout.first + layout.needs.blocks, described);
 		if (status != OK) return status;
 		b.flags |= flags;
@@ -271,6 +278,7 @@ HR_FN Status walkFrame(Cursor &in, const Header &h, Layout &layout) {
 HR_FN Status walkFrames(Cursor in, Layout &layout) {
 	if (in.left() == 0) return CORRUPT; // not even an empty frame
 	while (in.left() > 0) {
+		if (!layout.step()) return UNSUPPORTED;
 		if (in.left() < 8) return CORRUPT;
 		u32 magic = in.number(4);
 		in.at += 4;
@@ -337,7 +345,8 @@ HR_FN Status walk(const Chunk &c, Layout &layout) {
 // scan finds the blocks of a chunk and gives them memory.
 HR_FN Status scan(const ZstdParams &p, Work &work, u32 chunk) {
 	const Chunk &c = chunkOf(p, chunk);
-	Layout layout = {{0, 0, 0}, nullptr, nullptr, 0, 0, chunk, 0, 0, 0, 0};
+	u32 steps = c.dstBytes + SPARE_STEPS;
+	Layout layout = {{0, 0, 0}, nullptr, nullptr, 0, 0, chunk, 0, 0, 0, 0, steps};
 	Status status = walk(c, layout);
 	if (status != OK) return status;
 	Needs needs = layout.needs;
@@ -352,7 +361,7 @@ HR_FN Status scan(const ZstdParams &p, Work &work, u32 chunk) {
 	}
 	// There are no more segments than blocks.
 	Segment *segments = work.segments + fetchAdd(&work.head->segments, needs.segments);
-	layout = {{0, 0, 0}, work.blocks + first, segments, first, (u64)work.arena + at, chunk, 0, 0, 0, 0};
+	layout = {{0, 0, 0}, work.blocks + first, segments, first, (u64)work.arena + at, chunk, 0, 0, 0, 0, steps};
 	return walk(c, layout);
 }
 

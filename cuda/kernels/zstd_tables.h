@@ -160,7 +160,11 @@ HR_FN u32 decodeWeights(const u16 *table, u32 log, const Staged &in, u32 at, u32
 	return NONE;
 }
 
-// readWeights gives all weights but the last (4.2.1.1): their number, or NONE.
+enum : u32 { FOR_HOST = NONE - 1 };
+
+// readWeights gives all weights but the last (4.2.1.1): their number, or NONE, or FOR_HOST. No weight is above
+// 11. A table with states for one that is need not use them: libzstd then decodes it if its log is 5, and refuses it,
+// having no room for it, if that is 6.
 HR_FN u32 readWeights(TablesShared &d) {
 	u32 head = d.in.bytes[0], n;
 	if (d.in.end == 0 || head == 0) return NONE;
@@ -177,10 +181,11 @@ HR_FN u32 readWeights(TablesShared &d) {
 	syncWarp();
 	if (lane() == 0) {
 		d.in.end = 1 + head;
-		if (!readCounts(d.in, at, 6, MAX_WEIGHT + 1, d.counts)) at = NONE;
+		bool small = (d.in.bytes[1] & 15) == 0;
+		if (!readCounts(d.in, at, 6, MAX_WEIGHT + small, d.counts)) at = NONE - small;
 	}
 	at = toAll(d, at);
-	if (at == NONE) return NONE;
+	if (at >= FOR_HOST) return at;
 	buildTable(d.builder, d.counts, d.weightTable);
 	n = lane() == 0 ? decodeWeights(d.weightTable, d.counts.log, d.in, at, 1 + head, d.weights) : 0;
 	return toAll(d, n);
@@ -239,6 +244,7 @@ HR_FN Status readTree(TablesShared &d, const u8 *src, Block &b) {
 	d.in.load(src + b.literalsAt, b.literalsBytes);
 	u32 n = readWeights(d);
 	if (n == NONE) return CORRUPT;
+	if (n == FOR_HOST) return UNSUPPORTED;
 	u32 log = completeWeights(d, n);
 	if (log == NONE) return CORRUPT;
 	if (log > MAX_TREE_LOG) return UNSUPPORTED; // libzstd reads 12, no encoder writes it

@@ -124,8 +124,9 @@ func (g *gpu) decodes(c coding) bool {
 }
 
 // wave decodes n chunks in a call, the stored ones over and over, and times it on the
-// GPU. It gives nil if there is no room for so many. size is what each is decoded to.
-func (g *gpu) wave(ctx context.Context, c coding, stored [][]byte, size, n int) (_ *Wave, err error) {
+// GPU: some times, fewer where that would last beyond until. It gives nil if there is no room for so many.
+// size is what each is decoded to.
+func (g *gpu) wave(ctx context.Context, c coding, stored [][]byte, size, n int, until time.Time) (_ *Wave, err error) {
 	b := &batch{gpu: g, coding: c, stored: stored, size: size, n: n}
 	fits, err := b.fits()
 	if err != nil || !fits {
@@ -136,7 +137,8 @@ func (g *gpu) wave(ctx context.Context, c coding, stored [][]byte, size, n int) 
 		return nil, err
 	}
 	var times []time.Duration
-	for i := range runs + 1 {
+	began := time.Now()
+	for len(times) <= runs && (len(times) == 0 || time.Now().Before(until)) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -144,13 +146,15 @@ func (g *gpu) wave(ctx context.Context, c coding, stored [][]byte, size, n int) 
 		if err != nil {
 			return nil, err
 		}
-		if i > 0 { // the first one warms up
-			times = append(times, took)
-		}
+		times = append(times, took)
+	}
+	each := time.Since(began) / time.Duration(len(times))
+	if len(times) > 1 { // the first one warms up
+		times = times[1:]
 	}
 	slices.Sort(times)
-	ms := max(times[runs/2], time.Microsecond).Seconds() * 1e3
-	return &Wave{n, ms, float64(n) * float64(size) / ms / 1e6, Here}, nil
+	ms := max(times[len(times)/2], time.Microsecond).Seconds() * 1e3
+	return &Wave{Chunks: n, MS: ms, GBPerS: float64(n) * float64(size) / ms / 1e6, From: Here, each: each}, nil
 }
 
 // batch is a call: memory of a GPU with chunks to decode in it, and what decodes them.

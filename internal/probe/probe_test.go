@@ -190,7 +190,7 @@ func TestCodecNames(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := &probe{options: Options{Time: time.Microsecond}}
+			p := &probe{options: Options{Time: time.Microsecond}, rooms: newRooms()}
 			c, s, _, err := p.try(context.Background(), &trial{plain: [][]byte{data}}, name, stages)
 			if err != nil || c.Ratio <= 0 || s.Decoded != 10_000 {
 				t.Errorf("%s: %+v %v", name, c, err)

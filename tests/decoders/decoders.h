@@ -30,6 +30,7 @@ struct Decoders {
 		there[NONE] = false;
 		there[BYTES] = device.has("hr_decode");
 		there[ZSTD] = device.has("hr_zstd_execute");
+		hasWide = device.has("hr_zstd_execute_wide");
 		there[INFLATE] = device.has("hr_inflate");
 		sums = device.has("hr_crc32c");
 	}
@@ -50,17 +51,17 @@ struct Decoders {
 	}
 
 	bool there[FAMILIES];
-	bool sums;
+	bool sums, hasWide;
 
-	// run decodes. work is for zstd.
-	void run(Family family, const Call &call, Span work, const ZstdRoom &room) {
+	// run decodes. work is for zstd; wide is whether it is executed as in calls of few chunks.
+	void run(Family family, const Call &call, Span work, const ZstdRoom &room, bool wide = false) {
 		uint32_t n = (uint32_t)call.chunks.size();
 		if (family == ZSTD) {
 			hr::ZstdParams p = room.params(call.table, call.status, work.at, n);
 			device.set(work.at, 0, ZstdRoom::HEAD);
 			launchZstd(
 			    [&](ZstdStep k) { device.launch(zstdKernels[k].name, &p, sizeof p, zstdKernels[k].block, zstdKernels[k].shared); },
-			    [&](auto literals, auto sequences) { device.beside(literals, sequences); });
+			    [&](auto literals, auto sequences) { device.beside(literals, sequences); }, wide ? WIDE : EXECUTE);
 		} else {
 			hr::DecodeParams p = {call.table, call.status, n};
 			if (family == BYTES) device.launch("hr_decode", &p, sizeof p, hr::DECODE_BLOCK);
