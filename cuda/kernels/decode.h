@@ -13,7 +13,7 @@ struct Task {
 	Chunk chunk;
 	Frame frame;
 	Status status; // what the headers say
-	Status bytes;  // what came of decoding; settled when all warps are done
+	u32 bytes;     // what came of decoding; settled when all warps are done
 	u32 streams;   // of a block of the frame
 	u32 items;     // streams that warps decode, each on its own
 
@@ -82,7 +82,7 @@ HR_FN void decodeItems(Hand &hand) {
 		if (t == hand.count) return;
 		Task &task = hand.tasks[t];
 		bool good = decodeItem(task, item);
-		if (!good && lane() == 0) task.bytes = CORRUPT;
+		if (!good && lane() == 0) raise(&task.bytes, CORRUPT);
 	}
 }
 
@@ -172,7 +172,7 @@ HR_KERNEL(hr::DECODE_BLOCK, 8) hr_decode(hr::DecodeParams p) {
 		HR_ROLLED for (u32 t = 0; t < count; t++) {
 			const Task &task = hand.tasks[t];
 			finish(task);
-			if (thread() == 0) ((u32 *)p.status)[task.chunk.status] = most(task.status, task.bytes);
+			if (thread() == 0) ((u32 *)p.status)[task.chunk.status] = most<u32>(task.status, task.bytes);
 		}
 	}
 }

@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "bb7c8c190916730660b8306a966764aa0f27cbd945d5bf6d2dc903ae3a14beb7"
+const Hash = "4a5c5a55abfca78479543be8de4d72b5ae0143fb9f91e09edf7d776e07e30e01"

@@ -107,11 +107,22 @@ template <class S> struct Waiting {
 		}
 	}
 
+	// copyEight copies up to eight bytes. A word that a lane reads may have bytes that another one writes.
+	HR_FN void copyEight(u32 i, u32 n) const {
+		Few few;
+		few.load(history, n > 0 ? from + i : 0, n);
+		syncWarp();
+		few.putEight(history + to + i);
+	}
+
 	HR_FN void copy(bool ready) const {
 		bool odd = length > Few::MOST || length > distance();
-		Few few;
-		few.load(history, ready && !odd ? from : 0, ready && !odd ? length : 0);
-		few.put(history + to);
+		u32 n = ready && !odd ? length : 0;
+		copyEight(0, n);
+		if (ballot(n > 8)) {
+			syncWarp();
+			copyEight(8, n > 8 ? n - 8 : 0);
+		}
 		HR_ROLLED for (u32 many = ballot(ready && odd); many; many &= many - 1) {
 			u32 k = lowest(many);
 			repeat(shuffle(to, k), shuffle(distance(), k), shuffle(length, k));
@@ -251,7 +262,7 @@ template <class S> struct Sequences {
 	HR_FN void copy(u32 n) {
 		bool has = thread() < n;
 		u32 literals = has ? mine.literals : 0, length = has ? mine.length : 0;
-		bool waits = has && source() + length > out.at, far = source() < origin;
+		bool waits = has && source() + length > (out.at & ~3u), far = source() < origin; // words before are written by nobody
 		enlist(waits);
 		if (waits) length = 0;
 		Place history = placeOf(History<S>::bytes()), ring = placeOf(desk<S>().literals), staged = placeOf(desk<S>().staged);
@@ -447,7 +458,7 @@ template <class S> struct Executor {
 // executeSegment is the part of a thread block.
 template <class S> HR_FN void executeSegment(const ZstdParams &p, const Work &work, const Segment &s) {
 	// Another segment may fail in this moment: all threads go by what one has seen.
-	if (thread() == 0) desk<S>().status = *statusOf(p, s.chunk);
+	if (thread() == 0) desk<S>().status = statusNow(p, s.chunk);
 	syncBlock();
 	if (desk<S>().status != OK) return;
 	bool check = !(chunkOf(p, s.chunk).flags & UNCHECKED);
