@@ -13,6 +13,7 @@ import reference
 from record import Method, Record
 
 Look = Callable[[bytes, int], "str | None"]  # at a stream, and how many bytes it is to give
+BLOSCLZ_STREAMS, LZ4_STREAMS = 0, 1  # as the flags of a frame of blosc say
 BLOSCS = (Method.BLOSC, Method.BLOSC_ZSTD, Method.BLOSC_ZLIB)
 
 
@@ -25,7 +26,7 @@ def explain(r: Record) -> str | None:
     if r.method in BLOSCS and not any(r.encoded[4:8]):
         return "blosc: no bytes decoded, but plain ones in the frame"
     if r.method in BLOSCS:
-        look = {Method.BLOSC: lz4, Method.BLOSC_ZSTD: zstd}.get(r.method, lambda stream, size: None)
+        look = zstd if r.method == Method.BLOSC_ZSTD else lz4 if r.encoded[2] >> 5 == LZ4_STREAMS else silent
         return early(r.encoded) or blosc(r.encoded, look)
     return None
 
@@ -34,7 +35,14 @@ def lenient(r: Record) -> str | None:
     """Why the kernels may decode what the library refuses."""
     if r.method == Method.LZ4:
         return late(r.encoded[4:], r.decoded)
-    return blosc(r.encoded, late) if r.method == Method.BLOSC else None
+    if r.method != Method.BLOSC:
+        return None
+    return blosc(r.encoded, late if r.encoded[2] >> 5 == LZ4_STREAMS else matched)
+
+
+def silent(_: bytes, __: int) -> str | None:
+    """Of this format there is nothing to say."""
+    return None
 
 
 def newer(data: bytes, size: int) -> str | None:
@@ -116,6 +124,25 @@ def late(block: bytes, _: int) -> str | None:
     if last and (last[-1][1] is not None or last[-1][0] < 5):
         return "lz4: a match in the last five bytes of a block"
     return None
+
+
+def matched(stream: bytes, _: int) -> str | None:
+    """c-blosc leaves the last instruction of blosclz undone if it is a match, and refuses the stream. Its encoder ends with
+    literals; nothing says that others must."""
+    at, match = 0, False
+    while at < len(stream):
+        control = stream[at] & (31 if at == 0 else 255)
+        at += 1
+        match = control >= 32
+        if not match:
+            at += control + 1
+            continue
+        if control >> 5 == 7:
+            while at < len(stream) and stream[at] == 255:
+                at += 1
+            at += 1
+        at += 3 if control & 31 == 31 and stream[at : at + 1] == b"\xff" else 1
+    return "blosclz: the stream ends with a match" if match and at == len(stream) else None
 
 
 def early(data: bytes) -> str | None:
