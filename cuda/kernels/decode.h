@@ -21,7 +21,7 @@ struct Task {
 	Chunk chunk;
 	Frame frame;
 	Status status; // what the headers say
-	Status bytes;  // what came of decoding; settled when all warps are done
+	u32 bytes;     // what came of decoding; settled when all warps are done
 	u32 streams;   // of a block of the frame
 	u32 items;     // streams that warps decode, each on its own
 
@@ -123,10 +123,10 @@ struct Task {
 
 	// decode is the part of a warp.
 	HR_FN void decode(u32 item) {
-		if (!decodeItem(item) && lane() == 0) bytes = CORRUPT;
+		if (!decodeItem(item) && lane() == 0) raise(&bytes, CORRUPT);
 	}
 
-	HR_FN u32 worst() const { return most(status, bytes); }
+	HR_FN u32 worst() const { return most<u32>(status, bytes); }
 };
 
 } // namespace hr

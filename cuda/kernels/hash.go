@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "33bad76ac572bdc0b75c772403073d29cd510d021048f6613f28c9bb68664ed9"
+const Hash = "72a8c96bff4eff7a2cf0ef10a37e521de3680e472341e12829b8c1ba66326019"

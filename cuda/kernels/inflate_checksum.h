@@ -58,12 +58,18 @@ struct CRC32 {
 		return t[3][v & 255] ^ t[2][v >> 8 & 255] ^ t[1][v >> 16 & 255] ^ t[0][v >> 24];
 	}
 
-	// bytes goes on by n bytes.
+	// bytes goes on by n bytes. A run at any place reads up to three bytes behind it, which have been written only if they are
+	// of the n.
 	static HR_FN u32 bytes(const Tables &t, u32 sum, const u8 *p, u32 n) {
-		HR_ROLLED for (; n >= 64; n -= 64, p += 64) {
+		HR_ROLLED for (; n >= 64 + 3; n -= 64, p += 64) {
 			Run<4> run[4];
 			HR_UNROLL for (u32 k = 0; k < 4; k++) run[k].load(p + 16 * k);
 			HR_UNROLL for (u32 k = 0; k < 16; k++) sum = word(t, sum ^ run[k / 4].word(k % 4));
+		}
+		HR_ROLLED for (; n >= 16 + 3; n -= 16, p += 16) {
+			Run<4> run;
+			run.load(p);
+			HR_UNROLL for (u32 k = 0; k < 4; k++) sum = word(t, sum ^ run.word(k));
 		}
 		HR_ROLLED for (; n > 0; n--) sum = sum >> 8 ^ t[0][(sum ^ loadByte(p++)) & 255];
 		return sum;

@@ -107,6 +107,7 @@ struct Builder {
 	HR_FN bool limit() {
 		u32 code = 0, place = 0;
 		limits[0] = 0;
+		if (lane() == 0) shared.places[0] = 0; // which sort reads with the others
 		HR_UNROLL for (u32 n = 1; n <= LONGEST; n++) {
 			if (lane() == 0) {
 				shared.places[n] = (u16)place;

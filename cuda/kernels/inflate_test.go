@@ -453,7 +453,7 @@ func FuzzInflate(f *testing.F) {
 			f.Add(c.src, uint16(c.size), c.method == BloscZlib, true)
 		}
 	}
-	m := start(f, "-DHR_THREAD")
+	m := start(f, oneThread)
 	f.Fuzz(func(t *testing.T, src []byte, size uint16, blosc, raw bool) {
 		c := chunkCase{name: "fuzz", method: Gzip, src: src, size: int(size)}
 		switch {

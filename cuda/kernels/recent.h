@@ -87,7 +87,7 @@ template <u32 SIZE_, u32 PIECE_, u32 FLUSH_, u32 KEPT_ = (SIZE_ - PIECE_) / 32 *
 		u8 *from = here(to);
 		HR_ROLLED for (u32 i = 0; i < at - to; i += 16 * LANES) {
 			u32 v = i + 16 * lane();
-			if (v < at - to) putVector(bytes + v, getVector(from + v));
+			if (v < at - to) moveVector(bytes + v, from + v);
 			if (OVERLAPS) syncWarp();
 		}
 		origin = to;

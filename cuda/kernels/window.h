@@ -51,6 +51,8 @@ struct Window {
 		base = first - SIZE;
 		count = used = 0;
 		sparse = false;
+		u32 zero[4] = {0, 0, 0, 0};
+		if (lane() == 0) putVectorAt(moved(bytes, SIZE), zero); // which is read with what ends behind the window
 	}
 
 	HR_FN u32 left() const { return count - used; }

@@ -19,17 +19,20 @@ struct XXH64 {
 		return run.word(0) | (u64)run.word(1) << 32;
 	}
 
-	// stripes sums up every fourth word of n stripes of 32 bytes, from the one at p on.
+	// exactly is the same, and reads no byte beside: those behind the output may have been written by nobody.
+	static HR_FN u64 exactly(const u8 *p) { return readU32(p) | (u64)readU32(p + 4) << 32; }
+
+	// stripes sums up every fourth word of n stripes of 32 bytes, one at least, from the one at p on.
 	static HR_FN u64 stripes(u64 sum, const u8 *p, u32 n) {
 		enum { AHEAD = 4 };
-		HR_ROLLED for (; n >= AHEAD; n -= AHEAD) {
+		HR_ROLLED for (; n > AHEAD; n -= AHEAD) {
 			u64 words[AHEAD];
 			HR_UNROLL for (u32 i = 0; i < AHEAD; i++) words[i] = word(p + 32 * i);
 			HR_UNROLL for (u32 i = 0; i < AHEAD; i++) sum = round(sum, words[i]);
 			p += 32 * AHEAD;
 		}
-		HR_ROLLED for (; n > 0; n--, p += 32) sum = round(sum, word(p));
-		return sum;
+		HR_ROLLED for (; n > 1; n--, p += 32) sum = round(sum, word(p));
+		return round(sum, exactly(p));
 	}
 
 	static HR_FN u64 seed(u32 k) { return k == 0 ? P1 + P2 : k == 1 ? P2 : k == 2 ? 0 : 0 - P1; }
@@ -57,7 +60,7 @@ struct XXH64 {
 
 	// tail adds what is left of less than 32 bytes, and mixes.
 	static HR_FN u64 tail(u64 h, const u8 *p, u32 n) {
-		HR_ROLLED for (; n >= 8; n -= 8, p += 8) h = rotate(h ^ round(0, word(p)), 27) * P1 + P4;
+		HR_ROLLED for (; n >= 8; n -= 8, p += 8) h = rotate(h ^ round(0, exactly(p)), 27) * P1 + P4;
 		if (n >= 4) {
 			h = rotate(h ^ readU32(p) * P1, 23) * P2 + P3;
 			n -= 4;

@@ -106,12 +106,24 @@ template <class S> struct Waiting {
 		}
 	}
 
-	HR_FN void copy(bool ready) const {
-		bool repeats = length > distance(), odd = repeats ? !Few::repeatable(distance(), length) : length > Few::MOST;
+	// copyEight copies up to eight bytes, the ith and those behind it. A word that a lane reads may have
+	// bytes that another one writes, so all read first.
+	HR_FN void copyEight(u32 i, u32 n, bool repeats) const {
 		Few few;
-		few.load(history, ready && !odd ? from : 0, ready && !odd ? length : 0);
-		if (repeats) few.repeat(distance());
-		few.put(history + to);
+		few.load(history, n == 0 ? 0 : repeats ? from : from + i, repeats ? least(n, distance()) : n);
+		if (repeats) few.repeat(distance(), n);
+		syncWarp();
+		few.putEight(history + to + i);
+	}
+
+	HR_FN void copy(bool ready) const {
+		bool repeats = length > distance(), odd = length > Few::MOST || (repeats && !Few::repeatable(distance()));
+		u32 n = ready && !odd ? length : 0;
+		copyEight(0, n, repeats);
+		if (ballot(n > 8)) {
+			syncWarp();
+			copyEight(8, n > 8 ? n - 8 : 0, repeats);
+		}
 		HR_ROLLED for (u32 many = ballot(ready && odd); many; many &= many - 1) {
 			u32 k = lowest(many);
 			repeat(shuffle(to, k), shuffle(distance(), k), shuffle(length, k));
@@ -254,7 +266,7 @@ template <class S> struct Sequences {
 	HR_FN void copy(u32 n) {
 		bool has = thread() < n;
 		u32 literals = has ? mine.literals : 0, length = has ? mine.length : 0;
-		bool waits = has && source() + length > out.at, far = source() < origin;
+		bool waits = has && source() + length > (out.at & ~3u), far = source() < origin; // words before are written by nobody
 		enlist(waits);
 		if (waits) length = 0;
 		Place history = constantPlaceOf(History<S>::bytes()), ring = constantPlaceOf(desk<S>().literals), staged = constantPlaceOf(desk<S>().staged);
@@ -454,7 +466,7 @@ template <class S> struct Executor {
 // executeSegment is the part of a thread block.
 template <class S> HR_FN void executeSegment(const ZstdParams &p, const Work &work, const Segment &s) {
 	// Another segment may fail in this moment: all threads go by what one has seen.
-	if (thread() == 0) desk<S>().status = *statusOf(p, s.chunk);
+	if (thread() == 0) desk<S>().status = statusNow(p, s.chunk);
 	syncBlock();
 	if (desk<S>().status != OK) return;
 	bool check = !(chunkOf(p, s.chunk).flags & UNCHECKED);

@@ -178,7 +178,7 @@ HR_FN void decodeTask(const ZstdParams &p, const Work &work, HuffmanShared &d, c
 	syncWarp();
 	HR_ROLLED for (u32 i = lane(); i < 4 * task.count; i += LANES) {
 		const Block &b = work.blocks[list[i / 4]];
-		if (i % 4 >= b.streams || *statusOf(p, b.chunk) != OK) continue;
+		if (i % 4 >= b.streams || statusNow(p, b.chunk) != OK) continue;
 		u32 log = b.literalsType == RLE_LITERALS ? 0 : work.blocks[b.treeBlock].treeLog;
 		Status status = decodePart(d, sourceOf(p, b.chunk), b, d.tables + (i / 4 << task.log), log, i % 4);
 		if (status != OK) fail(p, b.chunk, status);

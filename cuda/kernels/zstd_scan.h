@@ -236,6 +236,8 @@ struct Layout {
 			b.literals = dst + known;
 		} else {
 			b.literals = arena + needs.take(b.literalsDecoded + 16);
+			u32 zero[4] = {0, 0, 0, 0};
+			if (blocks) storeVector((u8 *)b.literals + (b.literalsDecoded & ~15u), zero); // they are read by 16 bytes
 		}
 	}
 

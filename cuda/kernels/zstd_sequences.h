@@ -283,7 +283,7 @@ HR_FN void decodeSlots(const ZstdParams &p, const Work &work, SequenceShared &d,
 	u32 k = least(lane(), n - 1);
 	Block &b = work.blocks[list[k]];
 	SlotBlock s = {d.slots[k], work, b};
-	bool takes = k == lane() && *statusOf(p, b.chunk) == OK;
+	bool takes = k == lane() && statusNow(p, b.chunk) == OK;
 	u32 wide = ballot(takes && !s.narrow());
 	if (takes) {
 		const u8 *src = sourceOf(p, b.chunk);

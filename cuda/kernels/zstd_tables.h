@@ -87,8 +87,8 @@ HR_FN u32 readTable(TablesShared &d, Block &b, u32 kind, u32 at) {
 	case REPEAT: return at;
 	case RLE_MODE:
 		if (at >= d.in.end || d.in.bytes[at] >= symbolsOf(kind)) return NONE;
+		HR_ROLLED for (u32 i = lane(); i < 8; i += LANES) table[i] = entryOf(1, d.in.bytes[at]); // tables are read by 16 bytes
 		if (lane() == 0) {
-			table[0] = entryOf(1, d.in.bytes[at]);
 			b.logs[kind] = 0;
 			b.values[kind] = valueBits(kind, d.in.bytes[at]);
 		}

@@ -59,7 +59,7 @@ func (m *machine) decodeZstd(t testing.TB, sources []zstdSource, blocks int, are
 	buffers[0] = table
 	params := ZstdParams{Chunks: place(0, 0), Status: place(1, 0), Arena: uint64(arena), N: uint32(len(sources)), Blocks: uint32(blocks)}
 	params.Work = uint64(ZstdWorkBytes(blocks, arena)) // which the driver allocates
-	m.run(t, kernelZstd, 2, 0, params.Append(nil), buffers)
+	m.run(t, kernelZstd|int(m.fill)<<8, 2, 0, params.Append(nil), buffers)
 	var out []zstdOutcome
 	for i := range sources {
 		out = append(out, zstdOutcome{binary.LittleEndian.Uint32(status[4*i:]), buffers[3+3*i]})
@@ -421,7 +421,7 @@ func FuzzZstd(f *testing.F) {
 			f.Add(flushed(f, data, 1), uint16(n))
 		}
 	}
-	m := start(f, "-DHR_THREAD")
+	m := start(f, oneThread)
 	f.Fuzz(func(t *testing.T, src []byte, size uint16) {
 		sources := []zstdSource{{name: "fuzz", src: src, size: int(size)}}
 		blocks, arena := zstdRoom(sources)

@@ -13,6 +13,7 @@ import reference
 from record import Method, Record
 
 Look = Callable[[bytes, int], "str | None"]  # at a stream, and how many bytes it is to give
+BLOSCLZ_STREAMS, LZ4_STREAMS = 0, 1  # as the flags of a frame of blosc say
 BLOSCS = (Method.BLOSC, Method.BLOSC_ZSTD, Method.BLOSC_ZLIB)
 
 
@@ -154,6 +155,25 @@ def blosclz_late(stream: bytes, _: int) -> str | None:
         far = control & 31 == 31 and stream[at : at + 1] == b"\xff"
         at += 3 if far else 1
     return "blosclz: a stream that ends with a match" if match else None
+
+
+def matched(stream: bytes, _: int) -> str | None:
+    """c-blosc leaves the last instruction of blosclz undone if it is a match, and refuses the stream. Its encoder ends with
+    literals; nothing says that others must."""
+    at, match = 0, False
+    while at < len(stream):
+        control = stream[at] & (31 if at == 0 else 255)
+        at += 1
+        match = control >= 32
+        if not match:
+            at += control + 1
+            continue
+        if control >> 5 == 7:
+            while at < len(stream) and stream[at] == 255:
+                at += 1
+            at += 1
+        at += 3 if control & 31 == 31 and stream[at : at + 1] == b"\xff" else 1
+    return "blosclz: the stream ends with a match" if match and at == len(stream) else None
 
 
 def early(data: bytes) -> str | None:

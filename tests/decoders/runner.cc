@@ -1,12 +1,13 @@
 // Decodes corpora on a GPU, or on a host that stands in for one, and holds what becomes of
 // each chunk against what its record expects.
 //
-//     runner IMAGE KEPT [apart] [cap=SECONDS]
+//     runner IMAGE KEPT [apart] [cap=SECONDS] [fill=BYTE]
 //
 // It reads names of corpora from its input, a line each, and answers with a line of JSON for each.
 // Chunks that fail are kept in the corpus KEPT. apart gives each chunk memory of its own, so
 // that a sanitizer sees what a slab would hide. A launch that takes longer than the
-// cap, or that ends the program, leaves its chunks in KEPT.
+// cap, or that ends the program, leaves its chunks in KEPT. The work memory is filled with a byte before each
+// launch: what comes of the chunks, of which an answer has a digest, must not depend on it.
 //
 // Of every chunk it compares the hash of the bytes, that a refused one left zeros, and that
 // nothing else was written: not around the output, nor around the scratch memory, the
@@ -93,8 +94,8 @@ struct Slab {
 			return;
 		}
 		for (const Span &p : parts) {
-			// Sources begin anywhere; the aligned vectors that hold a byte of theirs are readable.
-			size_t lead = p.at % 16, size = lead ? (lead + p.size + 15) / 16 * 16 : p.size;
+			// Sources begin anywhere; the aligned vectors that hold a byte of theirs are readable, of other memory the words.
+			size_t lead = p.at % 16, size = lead ? (lead + p.size + 15) / 16 * 16 : Device::gpu ? (p.size + 3) / 4 * 4 : p.size;
 			own.push_back(device.alloc(size));
 			if (filled) device.put(own.back(), &host[p.at - lead], size);
 		}
@@ -125,13 +126,14 @@ struct Tally {
 struct Answer {
 	size_t chunks = 0, skipped = 0, decoded = 0;
 	double seconds = 0;
+	uint64_t digest = 0; // of all statuses and bytes
 	std::map<std::string, Tally> labels;
 	std::map<std::string, size_t> failures;
 
 	static std::string quoted(const std::string &s) { return "\"" + s + "\""; }
 	void print(const char *path) const {
-		printf("{\"file\":\"%s\",\"chunks\":%zu,\"skipped\":%zu,\"decoded_bytes\":%zu,\"kernel_seconds\":%.3f,\"labels\":{", path, chunks, skipped, decoded,
-		       seconds);
+		printf("{\"file\":\"%s\",\"chunks\":%zu,\"skipped\":%zu,\"decoded_bytes\":%zu,\"kernel_seconds\":%.3f,\"digest\":%llu,\"labels\":{", path, chunks, skipped, decoded,
+		       seconds, (unsigned long long)digest);
 		const char *comma = "";
 		for (auto &l : labels) {
 			printf("%s%s:[", comma, quoted(l.first).c_str());
@@ -199,6 +201,7 @@ struct Runner {
 	Device &device;
 	Decoders decoders;
 	bool apart;
+	int fill; // -1: none
 	Watch watch;
 	Keeper keeper;
 	Slab sources, outputs, scratch, status;
@@ -207,8 +210,8 @@ struct Runner {
 	size_t workBytes = 0;
 	Answer answer;
 
-	Runner(Device &device, const std::string &kept, bool apart, double cap)
-	    : device(device), decoders(device), apart(apart), watch(cap), keeper(kept), sources(device, apart), outputs(device, apart, !Device::gpu),
+	Runner(Device &device, const std::string &kept, bool apart, double cap, int fill)
+	    : device(device), decoders(device), apart(apart), fill(fill), watch(cap), keeper(kept), sources(device, apart), outputs(device, apart, !Device::gpu),
 	      scratch(device, apart, !Device::gpu),
 	      status(device, apart) {}
 
@@ -333,6 +336,7 @@ struct Runner {
 			workBytes = n + GUARD_BYTES + (apart ? 0 : n / 4);
 			work = device.alloc(workBytes);
 		}
+		if (fill >= 0) device.set(work, (uint8_t)fill, n);
 		device.set(work + n, GUARD, GUARD_BYTES);
 		return {work, n};
 	}
@@ -356,6 +360,7 @@ struct Runner {
 		const Record &r = c.record;
 		answer.chunks += counted;
 		if (counted) answer.decoded += r.decoded;
+		answer.digest = (answer.digest ^ status ^ xxh64(out, r.decoded)) * 0x9e3779b97f4a7c15;
 		if (status > hr::UNSUPPORTED) {
 			fail("no status", labels, c);
 			return;
@@ -386,16 +391,18 @@ int main(int argc, char **argv) {
 	}
 	bool apart = false;
 	double cap = 60;
+	int fill = -1;
 	for (int i = 3; i < argc; i++) {
 		if (!strcmp(argv[i], "apart")) apart = true;
 		if (!strncmp(argv[i], "cap=", 4)) cap = atof(argv[i] + 4);
+		if (!strncmp(argv[i], "fill=", 5)) fill = atoi(argv[i] + 5);
 	}
 	atexit(died);
 #ifdef ON_HOST
 	__sanitizer_set_death_callback(died);
 #endif
 	Device device(argv[1]);
-	std::unique_ptr<Runner> runner(new Runner(device, argv[2], apart, cap));
+	std::unique_ptr<Runner> runner(new Runner(device, argv[2], apart, cap, fill));
 	printf("{\"device\":\"%s\",\"bytes\":%d,\"zstd\":%d,\"inflate\":%d,\"crc32c\":%d}\n", device.name().c_str(), runner->decoders.there[Decoders::BYTES],
 	       runner->decoders.there[Decoders::ZSTD], runner->decoders.there[Decoders::INFLATE], runner->decoders.sums);
 	fflush(stdout);
