@@ -4,7 +4,8 @@
 
 GO      ?= go
 PYTHON  ?= python3
-FUZZTIME ?= 2s
+# Each package has been tested on its seeds by then; this shows that every fuzzer still runs.
+FUZZTIME ?= 1s
 FUZZSECONDS ?= 180
 
 export CGO_ENABLED ?= 1
@@ -106,7 +107,7 @@ build/kernels/nvcc/ready:
 
 # --- tests
 
-PARTS := test-go test-device test-nocgo fuzz-short test-python test-oracle
+PARTS := test-go test-device test-nocgo fuzz-short test-python test-oracle test-decoders
 
 test: ## everything that CI runs, save lint; says what each part took
 	@echo 'the first run compiles zstd (C) and fills the environments: a minute or two more'
@@ -125,18 +126,21 @@ test-go: ## vet and test the Go packages
 	$(GO) -C tools vet ./...
 	$(GO) -C tools test ./...
 
+# Both at once: each computes on one core at most.
 test-device: ## the tests of the engine again, on a fake GPU that obeys at once and on one that puts work off
-	$(GO) test ./pipeline -short -device fake
-	$(GO) test ./pipeline -short -device lazy
+	mkdir -p build && $(GO) test -c -o build/pipeline.test ./pipeline
+	cd pipeline && for kind in fake lazy; do ../build/pipeline.test -test.short -test.timeout 10m -device $$kind & \
+		running="$$running $$!"; done; for p in $$running; do wait $$p || failed=1; done; test -z "$$failed"
 
-test-nocgo: ## without cgo, then without assembly too: the pure Go twins; with bugs in the coordinator, which must be found
-	CGO_ENABLED=0 $(GO) vet ./...
-	CGO_ENABLED=0 $(GO) test ./codec/...
-	CGO_ENABLED=0 $(GO) test -short ./pipeline/...
-	$(GO) vet -tags nvml ./launcher/... ./cmd/...
+# One build has all twins: what CGO_ENABLED=0 alone adds is the assembly, which is in the first
+# build, beside them. Vet compiles all; only what has files for this build is tested.
+TWINS := CGO_ENABLED=0 $(GO)
+test-nocgo: ## without cgo and assembly: the pure Go twins; NVML, which test-go does not have; bugs in the coordinator, which must be found
+	$(TWINS) vet -tags purego ./...
+	$(TWINS) test -tags purego ./codec/...
+	$(TWINS) test -tags purego -short ./pipeline
+	$(GO) vet -tags nvml ./launcher/nvml
 	$(GO) test -tags nvml ./launcher/nvml
-	$(GO) vet -tags purego ./...
-	$(GO) test -tags purego ./codec/...
 	$(GO) vet -tags coordfault ./coord/... ./cmd/headrace
 	$(GO) test -tags coordfault -run 'Faults|Simulate' ./coord/... ./cmd/headrace
 
@@ -144,7 +148,11 @@ test-nocgo: ## without cgo, then without assembly too: the pure Go twins; with b
 build/panic/libheadrace.so: $(GOFILES) $(wildcard cabi/*.h)
 	$(GO) build $(BUILD) -tags headrace_panic -buildmode=c-shared -o $@ ./cabi
 
-test-python: .venv-wheel/ready build build/panic/libheadrace.so ## the Python tests against the wheel in a clean environment
+# The fake driver that the Go tests have built.
+build/fake/libcuda.so.1: $(wildcard cuda/cudatest/fake/* cuda/kernels/*.h cuda/kernels/*.c[cu])
+	mkdir -p $(@D) && $(GO) test ./cuda/cudatest -count 1 -run '^TestLibrary$$' -library $(CURDIR)/$@
+
+test-python: .venv-wheel/ready build build/panic/libheadrace.so build/fake/libcuda.so.1 ## the Python tests against the wheel in a clean environment
 	cd python/tests && ../../.venv-wheel/bin/python -P -m pytest -q
 
 # Two parts, each with a limit of its own: the Python tests again, now that there are
@@ -163,6 +171,7 @@ test-gpu: ## everything that needs a GPU, from build/gpu; needs Python with pyte
 
 # The campaign of the decoders (tests/decoders): on this processor a small part of it.
 test-decoders: .venv-oracle/ready ## the GPU decoders' host build on what encoders write, and on damaged chunks
+	.venv-oracle/bin/python -P -m pytest -q tests/decoders
 	.venv-oracle/bin/python tests/decoders/campaign.py host --most 70000 --every 20 --damaged 5000 >/dev/null
 
 build/gpu/writers.corpus: .venv-oracle/ready $(wildcard tests/decoders/*.py tests/decoders/*/*.go)

@@ -7,6 +7,7 @@ they are missing (zstd.py: numpy and zstandard) and all figures with command, co
 """
 
 import argparse
+import datetime
 import json
 import subprocess
 import sys
@@ -40,7 +41,8 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(SETS))
     options = parser.parse_args()
     names = options.only.split(",")
-    rows = []
+    rows: list[dict] = []
+    began = datetime.datetime.now(datetime.timezone.utc)
     with tempfile.TemporaryDirectory() as folder:
         binary = str(Path(folder) / "zstdbench")
         source = ["-I", "cuda/kernels", "-o", binary, "bench/kernels/zstd.cc", "-lcuda", "-ldl"]
@@ -59,7 +61,7 @@ def main() -> None:
                     sys.exit(f"{name}: {line['wrong']} chunks are wrong: {line}")
                 rows.append({"name": f"{line['what']} {name} {line['chunks']}", "result": line})
                 print(f"{rows[-1]['name']:40} {line['ms']:8.3f} ms {line['GB_per_s']:8.1f} GB/s", flush=True)
-    save("zstd", options, rows)
+            save("decoders", options, rows, began=began)  # of each set: a run may be cut off
 
 
 if __name__ == "__main__":

@@ -22,9 +22,10 @@ def machine() -> dict:
     return {"gpu": gpu, "cores": len(os.sched_getaffinity(0)), "kernel": platform.release()}
 
 
-def save(kind: str, options: argparse.Namespace, rows: list[dict], **more: Any) -> None:
-    """Writes rows with the command, its commit and the machine into the folder of --out."""
-    now = datetime.datetime.now(datetime.timezone.utc)
+def save(kind: str, options: argparse.Namespace, rows: list[dict], began: datetime.datetime | None = None, **more: Any) -> None:
+    """Writes rows with the command, its commit and the machine into the folder of --out. The file is named by the time,
+    or by when the run began: who saves more than once gives that."""
+    now = began or datetime.datetime.now(datetime.timezone.utc)
     record = {
         "command": " ".join([f"bench/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
         "commit": options.commit,

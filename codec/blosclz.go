@@ -10,7 +10,7 @@ package codec
 // below 255. A distance with all 13 bits set is far: two more bytes, high one
 // first, are added to 8191. The first control byte is always literals; its upper
 // three bits say which variant of the format it is, and are ignored as they are
-// by blosc.
+// by blosc. A stream may end with a match, which c-blosc's decoder refuses and its encoder never writes.
 const (
 	blosclzNear     = 8191 // the longest near distance, and what far ones start after
 	blosclzFarLimit = 1<<16 - 1 + blosclzNear

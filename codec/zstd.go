@@ -14,6 +14,11 @@ import (
 // (libzstd, and klauspost's as its pure Go twin) see one plain, complete frame a
 // call and cannot differ in what they let through: legacy formats, dictionaries,
 // torn headers, blocks beyond the window, skippable frames.
+//
+// Inside of blocks they differ in one thing that is known, and that no encoder writes. Weights of
+// Huffman codes may come with an FSE table (RFC 8878, 4.2.1.2) that has states for weights above 11, which no code has. If
+// they are not used, libzstd decodes the block where the table's accuracy log is 5 and refuses
+// it, having no room for the table, where that is 6; klauspost decodes both. The GPU's kernels go by libzstd.
 type zstdCodec struct {
 	level    int
 	checksum bool

@@ -98,8 +98,8 @@ func (f *frames) free() error {
 }
 
 // framesLeast is the number of frames for each worker below which the host decodes a
-// wave's: a call of the library takes 8 ms or more however few they are, a worker
-// about 0.4 ms for one of 256 KiB.
+// wave's: a call of the library takes 7 ms or more for 64 frames of 256 KiB
+// (bench/results/zstd-20261130-142052.json), in which a worker decodes about as many as this.
 const framesLeast = 16
 
 // framesOf is how many frames of the wave the library may have: none where they are

@@ -5,9 +5,9 @@ import (
 	"github.com/headrace/headrace/cuda/kernels"
 )
 
-// A driver before CUDA 12.8 has no batched copy, and scattered pieces of 176 KiB run
-// at 29 GB/s where each is a call of its own. A kernel of few blocks that reads the
-// host's memory brings them at 48, as the copy engine brings pieces of gatherMost.
+// A driver before CUDA 12.8 has no batched copy, and for scattered pieces a call each costs
+// more than the bytes. A kernel of few blocks that reads the host's memory brings them
+// about as fast as the copy engine brings pieces of gatherMost.
 const (
 	gatherBlocks = 8
 	gatherMost   = 1 << 20

@@ -37,9 +37,9 @@ func onDevice(t testing.TB, cfg Config) Config {
 	case "":
 		return cfg
 	case "fake", "lazy":
-		onFake(t, &cfg).Lazy(*testDevice == "lazy")
+		fakeDevice(t, &cfg).Lazy(*testDevice == "lazy")
 	case "nvcomp":
-		withLibrary(t, &cfg)
+		cfg.Decoder = fakeLibrary(t, fakeDevice(t, &cfg))
 	default:
 		cfg.Device = Device(*testDevice)
 		smallBudget(&cfg)
@@ -47,8 +47,20 @@ func onDevice(t testing.TB, cfg Config) Config {
 	return cfg
 }
 
-// onFake sets the config to a fake device of its own.
+// ownDevice is for tests that choose their device: the run without -device has them.
+func ownDevice(t testing.TB) {
+	if *testDevice != "" {
+		t.Skip("this test chooses its device; it runs where -device is not set")
+	}
+}
+
+// onFake sets the config to a fake device of its own, whatever -device says.
 func onFake(t testing.TB, cfg *Config) *cudatest.Fake {
+	ownDevice(t)
+	return fakeDevice(t, cfg)
+}
+
+func fakeDevice(t testing.TB, cfg *Config) *cudatest.Fake {
 	fake := cudatest.New(t)
 	t.Cleanup(func() {
 		if c := fake.Complaints(); len(c) > 0 {
@@ -63,8 +75,11 @@ func onFake(t testing.TB, cfg *Config) *cudatest.Fake {
 // withLibrary is onFake with a decoder library: it decodes what its encoder could
 // not compress, and fails with the rest, which is then the host's.
 func withLibrary(t testing.TB, cfg *Config) {
-	fake := onFake(t, cfg)
-	cfg.Decoder = "nvcomp=" + nvcomptest.New(t, nvcomptest.Five, fake).Path
+	cfg.Decoder = fakeLibrary(t, onFake(t, cfg))
+}
+
+func fakeLibrary(t testing.TB, fake *cudatest.Fake) string {
+	return "nvcomp=" + nvcomptest.New(t, nvcomptest.Five, fake).Path
 }
 
 // allFrames gives the library few frames too.
@@ -300,7 +315,7 @@ func TestDeviceBudget(t *testing.T) {
 		}
 		fake := onFake(t, &c.cfg)
 		if r.IntN(2) == 0 {
-			c.cfg.Decoder = "nvcomp=" + nvcomptest.New(t, nvcomptest.Five, fake).Path
+			c.cfg.Decoder = fakeLibrary(t, fake)
 		}
 		limit := c.cfg.DeviceBytes
 		c.cfg.HostBytes = 1 << 30

@@ -236,11 +236,15 @@ func (s *scheduler) find(u *use) (off, length int64, missing bool) {
 		u.sample.fail(nd.At(nd.Errorf(nd.ErrCorrupt, "the chunk has %d bytes, must have %d", length, r.size), s.placeOf(u, off, length)))
 		return 0, 0, false
 	}
+	if err := CheckStored(length, r.size); err != nil {
+		u.sample.fail(nd.At(err, s.placeOf(u, off, length)))
+		return 0, 0, false
+	}
 	if u.hi != 0 {
 		off, length = off+u.lo, u.hi-u.lo
 	}
 	if length > s.slabs.size {
-		u.sample.fail(nd.At(nd.Errorf(nd.ErrBudget, "the stored bytes of a chunk of %d do not fit the ring of %d: is there something else behind them?", r.size, s.slabs.size), s.placeOf(u, off, length)))
+		u.sample.fail(nd.At(nd.Errorf(nd.ErrBudget, "the %d stored bytes of a chunk of %d do not fit the ring of %d: raise HostBytes", length, r.size, s.slabs.size), s.placeOf(u, off, length)))
 	}
 	return off, length, false
 }

@@ -36,7 +36,7 @@ func (h *host) divide() error {
 	l.chunk = p.largestChunk()
 	// A codec chain of several stages needs a second buffer of a chunk's size.
 	l.scratch = int64(c.Workers)*(2*l.chunk+codecScratch) + c.blocks()
-	l.slabs = max(slabBytes, 2*l.chunk+maxRead)
+	l.slabs = ringBytes(l.chunk)
 	l.index = indexBytes
 	p.capacity = capacity{waves: hostWaves, decoded: hostWave, cached: 1, encoded: math.MaxInt64, unpacked: math.MaxInt64, chunks: maxWaveChunks, batches: math.MaxInt}
 	slots := int64(c.Slots) * l.slot

@@ -35,6 +35,19 @@ const (
 	laterChunk = 2 * mib
 )
 
+// CheckStored refuses a chunk whose stored bytes are far more than it decodes to, before any of them is
+// read: with [nd.ErrBudget], wherever batches go. No encoder writes such a thing; but empty blocks are well formed, however
+// many, and each is a step for a decoder. The most is the ring of a host where HostBytes does not shrink it.
+func CheckStored(stored, decoded int64) error {
+	if most := ringBytes(decoded); stored > most {
+		return nd.Errorf(nd.ErrBudget, "%d stored bytes of a chunk that decodes to %d, at most %d are read: is there something else behind them?", stored, decoded, most)
+	}
+	return nil
+}
+
+// ringBytes is the size of the ring where the largest chunk decodes to so many bytes.
+func ringBytes(chunk int64) int64 { return max(slabBytes, 2*chunk+maxRead) }
+
 // room is the number of samples that are in the inbox or in the window at most. The
 // part beyond the look-ahead is two batches, since samples come a batch at a time
 // and the next one comes when its consumer is back.

@@ -12,7 +12,9 @@ import (
 // and rows are contiguous, whatever the extents; lists that are full are flushed,
 // not overrun.
 func TestTilesCoverTheNest(t *testing.T) {
+	ownDevice(t) // it has none
 	r := rand.New(rand.NewPCG(1, 5))
+	var sources []uint64 // of all nests in turn: a map of millions of rows takes most of a test
 	for range 300 {
 		var n nest
 		size := int64(4)
@@ -27,7 +29,11 @@ func TestTilesCoverTheNest(t *testing.T) {
 			size *= int64(extent)
 		}
 		list := &tiles{tiles: make([]byte, 0, 7*kernels.TileBytes), loops: make([]byte, 0, 40*kernels.LoopBytes)}
-		seen := map[uint64]uint64{} // first byte of each row: its source
+		if grown := int(size/4) - len(sources); grown > 0 {
+			sources = append(sources, make([]uint64, grown)...)
+		}
+		seen := rows(sources[:size/4])
+		clear(seen)
 		elements, flushed := int64(0), 0
 		take := func() error {
 			flushed++
@@ -42,15 +48,21 @@ func TestTilesCoverTheNest(t *testing.T) {
 		}
 		n.row(4)
 		n.each(func(dst, src int64) {
-			if seen[1<<40+uint64(dst)] != 1<<41+uint64(src) {
-				t.Fatalf("%+v: the row at %d comes from %d, want %d", n.loops[:n.rank], dst, seen[1<<40+uint64(dst)]-1<<41, src)
+			if *seen.at(1<<40 + uint64(dst)) != 1<<41+uint64(src) {
+				t.Fatalf("%+v: the row at %d comes from %d, want %d", n.loops[:n.rank], dst, *seen.at(1<<40 + uint64(dst))-1<<41, src)
 			}
 		})
 	}
 }
 
+// rows has the source of the row that begins with an element, 0 elsewhere.
+type rows []uint64
+
+// at is the place of the row whose first byte is dst, in elements of 4 bytes from 1<<40.
+func (r rows) at(dst uint64) *uint64 { return &r[(dst-1<<40)/4] }
+
 // readTiles walks a list of tiles as a kernel does.
-func readTiles(t *testing.T, list *tiles, rows map[uint64]uint64) (elements int64) {
+func readTiles(t *testing.T, list *tiles, seen rows) (elements int64) {
 	t.Helper()
 	for i := range list.n {
 		tile := list.tiles[i*kernels.TileBytes:]
@@ -69,7 +81,7 @@ func readTiles(t *testing.T, list *tiles, rows map[uint64]uint64) (elements int6
 			t.Fatalf("the innermost loop of a tile steps %d bytes", n.loops[rank-1].dst)
 		}
 		n.rank--
-		n.each(func(d, s int64) { rows[dst+uint64(d)] = src + uint64(s) })
+		n.each(func(d, s int64) { *seen.at(dst + uint64(d)) = src + uint64(s) })
 	}
 	return elements
 }

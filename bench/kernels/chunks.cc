@@ -9,6 +9,7 @@
 // All bytes that are decoded are compared.
 #include "abi.h"
 #include "gpu.h"
+#include "zstd_call.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -18,8 +19,6 @@
 #include <random>
 
 typedef std::vector<uint8_t> Bytes;
-
-enum { HEAD_BYTES = 6896, BLOCK_BYTES = 128, SEGMENT_BYTES = 24, SEQUENCES_SHARED = 55296 };
 
 struct Case {
 	std::string name;
@@ -88,8 +87,7 @@ struct Kernels {
 	std::vector<Kernel> zstd;
 
 	explicit Kernels(const Image &image) : decode(image, "hr_decode"), inflate(image, "hr_inflate"), sums(image, "hr_crc32c") {
-		for (const char *name : {"scan", "tables", "count", "order", "literals", "sequences", "execute", "finish"})
-			zstd.emplace_back(image, ("hr_zstd_" + std::string(name)).c_str(), strcmp(name, "sequences") ? 0 : SEQUENCES_SHARED);
+		for (const ZstdKernel &k : zstdKernels) zstd.emplace_back(image, k.name, (int)k.shared);
 	}
 };
 
@@ -117,10 +115,10 @@ struct Call {
 		for (hr::Chunk &c : chunks) c.scratch += scratch->at;
 		table.reset(new Memory(upload(chunks)));
 		status.reset(new Memory(4 * list.size()));
-		hr::u32 n = (hr::u32)count[ZSTD_FRAMES], blocks = (hr::u32)(decoded[ZSTD_FRAMES] / 16384 + 4 * n);
-		zstd = {tableOf(ZSTD_FRAMES), status->at, 0, decoded[ZSTD_FRAMES] / 16 * 64 + (64 << 20), n, blocks};
-		work.reset(new Memory(HEAD_BYTES + (BLOCK_BYTES + SEGMENT_BYTES + 8) * (size_t)blocks + 32 + zstd.arena));
-		zstd.work = work->at;
+		size_t n = count[ZSTD_FRAMES], bytes = decoded[ZSTD_FRAMES];
+		ZstdRoom room = ZstdRoom::usual(n, bytes, 4 * bytes + (64 << 20));
+		work.reset(new Memory(room.bytes()));
+		zstd = room.params(tableOf(ZSTD_FRAMES), status->at, work->at, n);
 		CHECK(cuMemsetD8(status->at, 0, 4 * list.size()));
 	}
 
@@ -135,12 +133,19 @@ struct Call {
 		hr::DecodeParams p = {tableOf(family), status->at, (hr::u32)count[family]};
 		k.launch(p, grid);
 	}
-	void runZstd(size_t to = 8) {
+	void launch(ZstdStep k) { kernels.zstd[k].launch(zstd, kernels.zstd[k].resident); }
+	void clear() { CHECK(cuMemsetD8Async(zstd.work, 0, ZstdRoom::HEAD, nullptr)); }
+	void runZstd() {
 		if (zstd.n == 0) return;
-		CHECK(cuMemsetD8Async(zstd.work, 0, HEAD_BYTES, nullptr));
-		for (size_t k = 0; k < to; k++) kernels.zstd[k].launch(zstd, kernels.zstd[k].resident);
+		clear();
+		auto inTurn = [](auto first, auto second) { first(), second(); };
+		launchZstd([&](ZstdStep k) { launch(k); }, inTurn);
 	}
-	void finish() { kernels.zstd[7].launch(zstd, kernels.zstd[7].resident); }
+	void scan() {
+		clear();
+		launch(SCAN);
+	}
+	void finish() { launch(FINISH); }
 	void decode() {
 		launch(kernels.decode, PLAIN, (int)count[PLAIN]);
 		launch(kernels.inflate, INFLATE, (int)count[INFLATE]);
@@ -267,7 +272,7 @@ struct Kind {
 		printf("{\"what\":\"time\",\"image\":\"%s\",\"kind\":\"%s\",\"chunks\":%zu,\"ratio\":%.2f,\"ms\":%.3f,\"GB_per_s\":%.1f", image.path.c_str(), name.c_str(),
 		       count, bytes / encoded, all, bytes / all * 1e-6);
 		if (call.zstd.n) {
-			float scan = timeOf([&] { call.runZstd(1); }), finish = timeOf([&] { call.finish(); });
+			float scan = timeOf([&] { call.scan(); }), finish = timeOf([&] { call.finish(); });
 			printf(",\"scan_ms\":%.3f,\"finish_ms\":%.3f,\"finish_GB_per_s\":%.1f", scan, finish, bytes / finish * 1e-6);
 		}
 		printf(",\"crc_ms\":%.3f,\"crc_GB_per_s\":%.1f,\"wrong\":%zu}\n", sums, encoded / sums * 1e-6, bad);

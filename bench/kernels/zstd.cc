@@ -10,6 +10,7 @@
 #include "abi.h"
 #include "gpu.h"
 #include "nvcomp.h"
+#include "zstd_call.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -18,8 +19,6 @@
 #include <random>
 
 typedef std::vector<uint8_t> Bytes;
-
-enum { HEAD_BYTES = 6896, BLOCK_BYTES = 128, SEGMENT_BYTES = 24, SEQUENCES_SHARED = 55296 };
 
 struct Case {
 	size_t frame, frameBytes, plain, plainBytes; // places in the file
@@ -85,15 +84,15 @@ struct Kernel {
 	CUfunction function;
 	int block, resident;
 };
-enum { SCAN, TABLES, COUNT, ORDER, LITERALS, SEQUENCES, EXECUTE, WIDE, FINISH, KERNELS };
 
 struct Kernels {
-	Kernel all[KERNELS] = {{"hr_zstd_scan", 0}, {"hr_zstd_tables", 0}, {"hr_zstd_count", 0}, {"hr_zstd_order", 0},
-	                       {"hr_zstd_literals", 0}, {"hr_zstd_sequences", SEQUENCES_SHARED}, {"hr_zstd_execute", 0}, {"hr_zstd_execute_wide", 0},
-	                       {"hr_zstd_finish", 0}};
+	Kernel all[ZSTD_STEPS];
 
 	explicit Kernels(const Image &image) {
-		for (Kernel &k : all) {
+		for (int i = 0; i < ZSTD_STEPS; i++) {
+			Kernel &k = all[i];
+			k.name = zstdKernels[i].name;
+			k.shared = (int)zstdKernels[i].shared;
 			k.function = image.function(k.name);
 			if (k.shared) CHECK(cuFuncSetAttribute(k.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, k.shared));
 			k.block = image.block(k.function);
@@ -115,17 +114,15 @@ struct Call {
 	// src and dst are places of the chunks in device memory.
 	Call(const Kernels &kernels, const std::vector<hr::Chunk> &list, double arena) : kernels(kernels), chunks(list) {
 		for (const hr::Chunk &c : chunks) decoded += c.dstBytes;
-		hr::u32 n = (hr::u32)chunks.size(), blocks = (hr::u32)(decoded / 16384 + 4 * n);
-		p = {0, 0, 0, (hr::u64)(decoded * arena) / 16 * 16 + (1 << 20), n, blocks};
+		size_t n = chunks.size();
+		ZstdRoom room = ZstdRoom::usual(n, decoded, (size_t)(decoded * arena) + (1 << 20));
 		table.reset(new Memory(upload(chunks)));
 		status.reset(new Memory(4 * n));
-		work.reset(new Memory(HEAD_BYTES + (BLOCK_BYTES + SEGMENT_BYTES + 8) * (size_t)blocks + 32 + p.arena));
-		p.chunks = table->at;
-		p.status = status->at;
-		p.work = work->at;
+		work.reset(new Memory(room.bytes()));
+		p = room.params(table->at, status->at, work->at, n);
 		CHECK(cuStreamCreate(&main, CU_STREAM_NON_BLOCKING));
 		CHECK(cuStreamCreate(&side, CU_STREAM_NON_BLOCKING));
-		CHECK(cuEventCreate(&forked, CU_EVENT_DISABLE_TIMING));
+		CHECK(cuEventCreate(&forked, CU_EVENT_DEFAULT)); // timed, as in cuda/decode
 		CHECK(cuEventCreate(&joined, CU_EVENT_DISABLE_TIMING));
 		CHECK(cuCtxSynchronize()); // the table is there
 	}
@@ -139,23 +136,29 @@ struct Call {
 		::launch(k.function, k.resident, k.block, &p, sizeof p, k.shared, stream);
 	}
 	void begin(CUstream stream) {
-		CHECK(cuMemsetD8Async(p.work, 0, HEAD_BYTES, stream));
-		for (int k = SCAN; k <= ORDER; k++) launch(k, stream);
+		clear(stream);
+		beginZstd([&](ZstdStep k) { launch(k, stream); });
 	}
+	void clear(CUstream stream) { CHECK(cuMemsetD8Async(p.work, 0, ZstdRoom::HEAD, stream)); }
 	// execute is the kernel that has the more threads at work, as cuda/decode chooses it.
-	int execute() const { return (int)chunks.size() <= kernels.all[WIDE].resident ? WIDE : EXECUTE; }
+	ZstdStep execute() const { return (int)chunks.size() <= kernels.all[WIDE].resident ? WIDE : EXECUTE; }
 
 	// run is the whole call, literals beside sequences.
 	void run() {
-		begin(main);
-		CHECK(cuEventRecord(forked, main));
-		CHECK(cuStreamWaitEvent(side, forked, 0));
-		launch(LITERALS, side);
-		CHECK(cuEventRecord(joined, side));
-		launch(SEQUENCES, main);
-		CHECK(cuStreamWaitEvent(main, joined, 0));
-		launch(execute(), main);
-		launch(FINISH, main);
+		CUstream on = main;
+		clear(main);
+		launchZstd([&](ZstdStep k) { launch(k, on); },
+		           [&](auto literals, auto sequences) {
+			           CHECK(cuEventRecord(forked, main));
+			           sequences(); // first, as in cuda/decode
+			           CHECK(cuStreamWaitEvent(side, forked, 0));
+			           on = side;
+			           literals();
+			           CHECK(cuEventRecord(joined, side));
+			           on = main;
+			           CHECK(cuStreamWaitEvent(main, joined, 0));
+		           },
+		           execute());
 	}
 };
 
@@ -265,11 +268,6 @@ static void timeNvcomp(const Nvcomp &lib, const File &f, const Device &d, CUdevi
 	fflush(stdout);
 }
 
-struct Head {
-	hr::u64 arena;
-	hr::u32 blocks;
-};
-
 static void timeCall(const Image &image, const Kernels &kernels, const File &f, const Device &d, CUdeviceptr dst, size_t n, const char *set) {
 	Call c(kernels, tableOf(f, d, dst, n), 2.2);
 	CHECK(cuMemsetD8(dst, 0xee, n * f.chunkBytes));
@@ -277,7 +275,7 @@ static void timeCall(const Image &image, const Kernels &kernels, const File &f, 
 	c.run();
 	CHECK(cuCtxSynchronize());
 	size_t bad = wrong(f, dst, download<hr::u32>(c.p.status, n));
-	Head head = download<Head>(c.p.work, 1)[0];
+	hr::zstd::Head head = download<hr::zstd::Head>(c.p.work, 1)[0];
 	std::vector<float> part = stages(c);
 	float ms = medianOf(c.main, 7, [&] { c.run(); });
 	printf("{\"what\":\"own\",\"image\":\"%s\",\"set\":\"%s\",\"chunk_bytes\":%zu,\"ratio\":%.2f,\"chunks\":%zu,\"ms\":%.3f,\"GB_per_s\":%.1f,\"begin\":%.3f,\"literals\":%.3f,\"sequences\":%.3f,"

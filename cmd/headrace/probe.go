@@ -24,7 +24,12 @@ batches are those of crops at random places, with no chunk used twice.
 
 A codec is one of none, lz4, zstd, gzip, zlib and blosc- with lz4, lz4hc, zstd, zlib or
 blosclz, which shuffles bytes unless -bitshuffle or -noshuffle follows. A level follows
-after a colon; shuffle+ before the others puts the bytes of the elements apart.`,
+after a colon, up to 22 of zstd and 9 of others; shuffle+ before the others puts the bytes of the
+elements apart.
+
+Chunks that cannot be decoded are counted and the first one is named; they have no part in any
+figure. If none can be decoded, that is an error, with exit code 1. Calls on a GPU take no more
+than --gpu-time together: one that began is not cut off, but none begins that would take longer.`,
 		Example: `  headrace probe data/smoke/z000/scale0/image
   headrace probe image.zarr --level 1 --crop 64,128,128 --samples 256
   headrace probe data/smoke/z000/scale0/image --codecs zstd:1,shuffle+zstd:3,blosc-lz4 --json
@@ -36,6 +41,9 @@ after a colon; shuffle+ before the others puts the bytes of the elements apart.`
 			}
 			if o.Samples > probe.MaxSamples {
 				return usagef("--samples is %d: at most %d", o.Samples, probe.MaxSamples)
+			}
+			if o.GPUTime <= 0 {
+				return usagef("--gpu-time is %v: must be positive", o.GPUTime)
 			}
 			if o.Crop, err = parseExtents(crop); err != nil {
 				return err
@@ -58,7 +66,8 @@ after a colon; shuffle+ before the others puts the bytes of the elements apart.`
 	f := cmd.Flags()
 	f.StringVar(&o.Device, "device", "", "cuda:N, GPU-<uuid> or MIG-<uuid> to measure on; cpu for batches in the host's memory (default: cuda:0 where there is one)")
 	f.StringVar(&o.Level, "level", "", "level of an OME-Zarr image, by number or path (default: the finest)")
-	f.IntVar(&o.Samples, "samples", 64, "chunks to read; fewer where they hold more than 128 MiB")
+	f.IntVar(&o.Samples, "samples", 64, "chunks to read; fewer where they hold more than 128 MiB stored")
+	f.DurationVar(&o.GPUTime, "gpu-time", probe.DefaultGPUTime, "how long decoders are measured on a GPU; what is left then is predicted, or counts with the host's rate")
 	f.Uint64Var(&o.Seed, "seed", 0, "which chunks are drawn")
 	f.StringVar(&crop, "crop", "", "extents of a crop, as 64,128,128 (default: 128 along the last three axes, 1024 along two)")
 	f.StringSliceVar(&o.Codecs, "codecs", nil, `codecs to try, as zstd:1,blosc-lz4; "" for none (default: a dozen)`)

@@ -52,14 +52,28 @@ func TestProbeOddArrays(t *testing.T) {
 	}
 }
 
+// Broken chunks are told; if all are, that is a failure.
+func TestProbeBroken(t *testing.T) {
+	meta := v3("[4, 4]", "uint8", "[2, 2]", 0)
+	some := files(t, map[string]string{"zarr.json": meta, "c/0/0": "1234", "c/0/1": "12"})
+	if text := must(t, "probe", some, "--device", "cpu"); !strings.Contains(text, "2 missing, 1 broken, 1 read") || !strings.Contains(text, "broken  the first: ") || !strings.Contains(text, "file c/0/1") || !strings.Contains(text, "ratio   1.00: 1.00 to 1.00") {
+		t.Errorf("one chunk is broken:\n%s", text)
+	}
+	all := files(t, map[string]string{"zarr.json": meta, "c/0/1": "12"})
+	fails(t, 1, []string{"probe", all, "--device", "cpu"}, "corrupt data", "none of the 1 chunks", "file c/0/1")
+	fails(t, 1, []string{"probe", all, "--device", "cpu", "--json"}, "corrupt data")
+}
+
 func TestProbeErrors(t *testing.T) {
 	dir := array(t, volume(), `"zstd"`)
 	for args, word := range map[string]string{
-		"probe": "URI is missing", "probe a --samples 0": "--samples is 0", "probe a --samples 9999999": "at most", "probe a --crop 4,x": `"x" is not an extent`, "probe a --crop 4,0": "not an extent",
+		"probe": "URI is missing", "probe a --samples 0": "--samples is 0", "probe a --samples 9999999": "at most", "probe a --gpu-time 0s": "must be positive", "probe a --crop 4,x": `"x" is not an extent`, "probe a --crop 4,0": "not an extent",
 	} {
 		fails(t, 2, strings.Fields(args), word, "--help`")
 	}
 	fails(t, 2, []string{"probe", dir, "--codecs", "zstd:1,brotli"}, "brotli", "blosc-lz4")
+	fails(t, 2, []string{"probe", dir, "--codecs", "zstd:99"}, "level 99, of -131072 to 22")
+	fails(t, 2, []string{"probe", dir, "--codecs", "gzip:10"}, "level 10, of 0 to 9")
 	fails(t, 2, []string{"probe", dir, "--device", "gpu"}, "cuda:N")
 	fails(t, 1, []string{"probe", dir, "--device", "cuda:99"}, "device error") // no driver, or no such GPU
 	fails(t, 1, []string{"probe", dir, "--device", "cpu", "--crop", "99,1,1"}, "does not fit")
@@ -68,7 +82,7 @@ func TestProbeErrors(t *testing.T) {
 
 func TestProbeHelpAndCompletion(t *testing.T) {
 	help := must(t, "probe", "--help")
-	for _, w := range []string{"Examples:", "headrace probe image.zarr --level 1", "--codecs", "shuffle+"} {
+	for _, w := range []string{"Examples:", "headrace probe image.zarr --level 1", "--codecs", "shuffle+", "--gpu-time duration", "exit code 1"} {
 		if !strings.Contains(help, w) {
 			t.Errorf("the help does not say %q", w)
 		}

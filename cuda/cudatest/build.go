@@ -12,12 +12,13 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // flags of the compiler. Without gnu-unique, each copy of the library has its own
 // statics; without contraction, the kernels round as they do on a GPU.
 var flags = []string{
-	"-std=c++17", "-O2", "-g", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden", "-fno-gnu-unique",
+	"-std=c++17", "-O2", "-g1", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden", "-fno-gnu-unique",
 	"-ffp-contract=off", "-Wall",
 }
 
@@ -26,9 +27,33 @@ var flags = []string{
 // builds without cgo.
 func Library(t testing.TB) string {
 	t.Helper()
+	_, here, _, _ := runtime.Caller(0)
+	dir := filepath.Dir(here)
+	units := glob(t, filepath.Join(dir, "fake/*.cc"), filepath.Join(dir, "../kernels/*.cc"))
+	headers := glob(t, filepath.Join(dir, "fake/*.h"), filepath.Join(dir, "../kernels/*.h"), filepath.Join(dir, "../kernels/*.cu"))
+	return Build(t, "libcuda.so.1", flags, units, headers)
+}
+
+func glob(t testing.TB, patterns ...string) (names []string) {
+	t.Helper()
+	for _, pattern := range patterns {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, files...)
+	}
+	return names
+}
+
+// Build compiles a shared library, unless the cache has it, and gives the path of a
+// copy for this test: one that is loaded from a path of its own has its own state.
+// The headers are what the units include. The test is skipped as by Library.
+func Build(t testing.TB, name string, flags, units, headers []string) string {
+	t.Helper()
 	Supported(t)
-	built := cached(t)
-	path := filepath.Join(t.TempDir(), "libcuda.so.1")
+	built := cached(t, flags, units, headers)
+	path := filepath.Join(t.TempDir(), name)
 	if err := copyFile(path, built); err != nil {
 		t.Fatal(err)
 	}
@@ -37,10 +62,31 @@ func Library(t testing.TB) string {
 
 // cached gives the path of the built library. Its name has the hash of all that it
 // was made of, and it appears in one step, so processes may build it at once.
-func cached(t testing.TB) string {
+func cached(t testing.TB, flags, units, headers []string) string {
 	t.Helper()
 	compiler := Compiler(t)
-	units, hash := sources(t, compiler)
+	dir := folder(t)
+	path := filepath.Join(dir, hash(t, compiler, flags, units, headers)+".so")
+	defer lock(t, path+".lock")()
+	now := time.Now()
+	if os.Chtimes(path, now, now) == nil {
+		return path
+	}
+	part := fmt.Sprintf("%s.%d", path, os.Getpid())
+	defer func() { _ = os.Remove(part) }()
+	said, err := exec.Command(compiler, slices.Concat(flags, []string{"-o", part}, units, []string{"-ldl"})...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("building %s: %v\n%s", filepath.Base(units[0]), err, said)
+	}
+	if err := os.Rename(part, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// folder is where libraries are kept. Those that nobody has used for a week go.
+func folder(t testing.TB) string {
+	t.Helper()
 	root, err := os.UserCacheDir()
 	if err != nil {
 		root = os.TempDir()
@@ -49,21 +95,12 @@ func cached(t testing.TB) string {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, hash+".so")
-	defer lock(t, path+".lock")()
-	if _, err := os.Stat(path); err == nil {
-		return path
+	for _, name := range glob(t, filepath.Join(dir, "*")) {
+		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > 7*24*time.Hour {
+			_ = os.Remove(name) // another process may have done it
+		}
 	}
-	part := fmt.Sprintf("%s.%d", path, os.Getpid())
-	defer func() { _ = os.Remove(part) }()
-	said, err := exec.Command(compiler, slices.Concat(flags, []string{"-o", part}, units, []string{"-ldl"})...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("building the fake driver: %v\n%s", err, said)
-	}
-	if err := os.Rename(part, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return dir
 }
 
 // Compiler is the C++ compiler of this machine; without one the test is skipped.
@@ -78,29 +115,18 @@ func Compiler(t testing.TB) string {
 	return ""
 }
 
-// sources lists the units to compile, and hashes everything that goes in.
-func sources(t testing.TB, compiler string) (units []string, hash string) {
+// hash is of everything that goes in.
+func hash(t testing.TB, compiler string, flags, units, headers []string) string {
 	t.Helper()
-	_, here, _, _ := runtime.Caller(0)
-	dir := filepath.Dir(here)
-	if _, err := os.Stat(filepath.Join(dir, "fake")); err != nil {
-		t.Skipf("the sources of the fake driver are not on this machine: %v", err)
+	if !slices.ContainsFunc(units, func(name string) bool { _, err := os.Stat(name); return err == nil }) {
+		t.Skip("the sources of the fake libraries are not on this machine")
 	}
 	h := sha256.New()
 	_, _ = fmt.Fprintln(h, compiler, flags)
-	for _, pattern := range []string{"fake/*.cc", "fake/*.h", "../kernels/*.cc", "../kernels/*.h", "../kernels/*.cu"} {
-		files, err := filepath.Glob(filepath.Join(dir, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range files {
-			hashFile(t, h, name)
-			if filepath.Ext(name) == ".cc" {
-				units = append(units, name)
-			}
-		}
+	for _, name := range slices.Concat(units, headers) {
+		hashFile(t, h, name)
 	}
-	return units, hex.EncodeToString(h.Sum(nil)[:12])
+	return hex.EncodeToString(h.Sum(nil)[:12])
 }
 
 func hashFile(t testing.TB, h io.Writer, name string) {

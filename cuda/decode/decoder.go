@@ -2,7 +2,9 @@ package decode
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
+	"sync"
 
 	"github.com/headrace/headrace/cuda"
 	"github.com/headrace/headrace/cuda/kernels"
@@ -24,10 +26,13 @@ type Chunk struct {
 }
 
 // Decoder decodes a batch of chunks at a time, with memory of its own: scratch on the
-// device, a table of chunks and their statuses. It belongs to one goroutine. Several
+// device, a table of chunks and their statuses. Its methods may be called by any goroutine; they
+// follow each other: while one of them waits for the device, the others wait for it. Several
 // decoders on a device work beside each other.
 type Decoder struct {
+	mu     sync.Mutex // of all below
 	device *cuda.Device
+	open   bool
 	module *cuda.Module
 	limits Limits
 	takes  [kernels.Families]bool
@@ -43,12 +48,18 @@ type Decoder struct {
 	host    []byte   // the same, pinned
 	done    *cuda.Event
 	started []uint8 // methods of the batch in flight
+	// failed is what the device said when it was last waited for. If there is a batch, waiting again
+	// may mend that.
+	failed error
 }
 
 // Open takes the memory for batches within limits, of chunks of the given methods
 // (kernels.Zstd and so on) or, if there are none, of all. Memory that only others need is not
 // taken.
 func Open(device *cuda.Device, limits Limits, methods ...uint8) (*Decoder, error) {
+	if device == nil {
+		return nil, nd.Errorf(nd.ErrConfig, "a decoder without a device")
+	}
 	if err := limits.check(); err != nil {
 		return nil, err
 	}
@@ -63,14 +74,16 @@ func Open(device *cuda.Device, limits Limits, methods ...uint8) (*Decoder, error
 	if len(methods) == 0 {
 		d.takes = [kernels.Families]bool{true, true, true}
 	}
-	if err := d.open(); err != nil {
-		_ = d.Close() // the first error counts
+	if err := d.take(); err != nil {
+		_ = d.giveBack() // the first error counts
 		return nil, err
 	}
+	d.open = true
 	return d, nil
 }
 
-func (d *Decoder) open() (err error) {
+// take takes all that the decoder needs from the device.
+func (d *Decoder) take() (err error) {
 	if d.module, err = d.device.LoadModule(kernels.Images()); err != nil {
 		return err
 	}
@@ -130,11 +143,34 @@ func (d *Decoder) statusAt(i int) int64 {
 
 // Start enqueues the decoding of a batch on a stream and returns. Sources and
 // destinations must stay until Wait has returned. A batch that is still in flight must be
-// waited for first.
+// waited for first. No chunks are no batch: there is nothing to wait for.
+//
+// If it fails, nothing is in flight, and nothing of the batch is read or written any more: where
+// the driver refused a command among others, Start has waited until the stream is idle. If the device did
+// not allow that either, it is lost: all calls but Close give its error from then on.
 func (d *Decoder) Start(stream *cuda.Stream, chunks []Chunk) error {
-	if err := d.admit(chunks); err != nil || len(chunks) == 0 {
+	if d == nil {
+		return errNotOpen()
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.admit(stream, chunks); err != nil || len(chunks) == 0 {
 		return err
 	}
+	if err := d.enqueue(stream, chunks); err != nil {
+		return err
+	}
+	if err := d.device.Run(&d.commands); err != nil {
+		return d.refused(stream, err)
+	}
+	for _, c := range chunks {
+		d.started = append(d.started, c.Method)
+	}
+	return nil
+}
+
+// enqueue lists the commands for a batch.
+func (d *Decoder) enqueue(stream *cuda.Stream, chunks []Chunk) error {
 	count, summed := d.list(chunks)
 	host, status := cuda.Address(d.host), cuda.Ptr(d.statusAt(0))
 	d.commands.Reset()
@@ -151,14 +187,27 @@ func (d *Decoder) Start(stream *cuda.Stream, chunks []Chunk) error {
 	}
 	d.commands.Copy(stream, host+status, d.table+status, 4*int64(len(chunks)))
 	d.commands.Record(stream, d.done)
-	if err := d.device.Run(&d.commands); err != nil {
-		return err
-	}
-	d.started = d.started[:0]
-	for _, c := range chunks {
-		d.started = append(d.started, c.Method)
-	}
 	return nil
+}
+
+// refused is what becomes of commands that could not be enqueued, for this error: those before the one
+// that the driver refused run.
+func (d *Decoder) refused(stream *cuda.Stream, err error) error {
+	if errors.Is(err, nd.ErrBug) { // found before the first command
+		return nd.Errorf(nd.ErrConfig, "%v", err)
+	}
+	if status := (*cuda.DriverError)(nil); !errors.As(err, &status) {
+		return err // closed: nothing runs
+	}
+	d.failed = stream.Drain()
+	if d.zstd != nil { // its other stream may not have been joined
+		d.failed = errors.Join(d.failed, d.zstd.side.Drain())
+	}
+	if d.failed != nil {
+		d.failed = nd.Errorf(nd.ErrDevice, "%v; then %w", err, d.failed)
+		return d.failed
+	}
+	return err
 }
 
 // list writes the table, the chunks of a family beside each other, and says how many
@@ -215,10 +264,20 @@ func (d *Decoder) launch(stream *cuda.Stream, s step, grid int, at cuda.Ptr, n i
 	s.launch(&d.commands, stream, grid, d.params)
 }
 
+// errNotOpen is the error of a decoder that nobody opened, or that was closed.
+func errNotOpen() error { return nd.Errorf(nd.ErrClosed, "the decoder") }
+
 // admit checks a batch against the limits.
-func (d *Decoder) admit(chunks []Chunk) error {
-	if len(d.started) > 0 {
-		return nd.Errorf(nd.ErrBug, "a batch of %d chunks is in flight and was not waited for", len(d.started))
+func (d *Decoder) admit(stream *cuda.Stream, chunks []Chunk) error {
+	switch {
+	case !d.open:
+		return errNotOpen()
+	case d.failed != nil:
+		return d.failed
+	case len(d.started) > 0:
+		return nd.Errorf(nd.ErrConfig, "a batch of %d chunks is in flight and was not waited for", len(d.started))
+	case len(chunks) > 0 && (stream == nil || *stream == cuda.Stream{}):
+		return nd.Errorf(nd.ErrConfig, "a batch of %d chunks without a stream", len(chunks))
 	}
 	if len(chunks) > d.limits.Chunks {
 		return nd.Errorf(nd.ErrBudget, "a batch of %d chunks, the decoder was opened for %d", len(chunks), d.limits.Chunks)
@@ -250,21 +309,35 @@ func (d *Decoder) admitChunk(i int, c Chunk) error {
 	case !d.takes[f]:
 		return nd.Errorf(nd.ErrBudget, "chunk %d: %s, the decoder was opened for other methods", i, methodNames[c.Method])
 	case c.SrcBytes < 0 || c.DstBytes < 0 || c.SrcBytes > math.MaxInt32 || c.DstBytes > math.MaxInt32 || c.Dst%16 != 0:
-		return nd.Errorf(nd.ErrBug, "chunk %d of %d bytes, decoded to %d at %#x: at most %d, at a multiple of 16", i, c.SrcBytes, c.DstBytes, c.Dst, math.MaxInt32)
+		return nd.Errorf(nd.ErrConfig, "chunk %d of %d bytes, decoded to %d at %#x: at most %d, at a multiple of 16", i, c.SrcBytes, c.DstBytes, c.Dst, math.MaxInt32)
 	case c.Typesize < 0 || c.Typesize > math.MaxUint8:
-		return nd.Errorf(nd.ErrBug, "chunk %d: elements of %d bytes, at most %d", i, c.Typesize, math.MaxUint8)
+		return nd.Errorf(nd.ErrConfig, "chunk %d: elements of %d bytes, at most %d", i, c.Typesize, math.MaxUint8)
 	}
 	return nil
 }
 
 // Wait blocks until the batch is decoded. Of each chunk it appends an error to errs, or nil; its
-// own error says that the device failed, and nothing is known of the chunks.
+// own error says that the device failed, and nothing is known of the chunks. Then the batch is still
+// in flight, and Wait may be called again. Without a batch Wait does nothing; after Close it
+// is [nd.ErrClosed].
 func (d *Decoder) Wait(errs []error) ([]error, error) {
-	if len(d.started) == 0 {
-		return errs, nil
+	if d == nil {
+		return errs, errNotOpen()
 	}
-	if err := d.done.Wait(); err != nil {
-		return errs, err
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.open {
+		return errs, errNotOpen()
+	}
+	return d.wait(errs)
+}
+
+func (d *Decoder) wait(errs []error) ([]error, error) {
+	if len(d.started) == 0 {
+		return errs, d.failed
+	}
+	if d.failed = d.done.Wait(); d.failed != nil {
+		return errs, d.failed
 	}
 	for i, method := range d.started {
 		errs = append(errs, statusError(binary.LittleEndian.Uint32(d.host[d.statusAt(i):]), method))
@@ -273,9 +346,27 @@ func (d *Decoder) Wait(errs []error) ([]error, error) {
 	return errs, nil
 }
 
-// Close waits for the batch in flight and gives everything back.
+// Close waits for the batch in flight, whose errors are dropped, and gives everything back. Closing
+// again does nothing.
 func (d *Decoder) Close() error {
-	_, first := d.Wait(nil)
+	if d == nil {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.open {
+		return nil
+	}
+	d.open = false
+	_, first := d.wait(nil)
+	if err := d.giveBack(); first == nil {
+		first = err
+	}
+	return first
+}
+
+// giveBack gives the device what was taken from it.
+func (d *Decoder) giveBack() (first error) {
 	keep := func(err error) {
 		if first == nil {
 			first = err
@@ -298,6 +389,5 @@ func (d *Decoder) Close() error {
 	if d.module != nil {
 		keep(d.module.Close())
 	}
-	*d = Decoder{device: d.device}
 	return first
 }

@@ -166,9 +166,9 @@ func TestLimits(t *testing.T) {
 		of   func(*decode.Chunk)
 		want error
 	}{
-		"a destination at a multiple of 8": {func(c *decode.Chunk) { c.Dst += 8 }, nd.ErrBug},
-		"elements of 256 bytes":            {func(c *decode.Chunk) { c.Typesize = 256 }, nd.ErrBug},
-		"less than no bytes":               {func(c *decode.Chunk) { c.SrcBytes = -1 }, nd.ErrBug},
+		"a destination at a multiple of 8": {func(c *decode.Chunk) { c.Dst += 8 }, nd.ErrConfig},
+		"elements of 256 bytes":            {func(c *decode.Chunk) { c.Typesize = 256 }, nd.ErrConfig},
+		"less than no bytes":               {func(c *decode.Chunk) { c.SrcBytes = -1 }, nd.ErrConfig},
 		"the host's method":                {func(c *decode.Chunk) { c.Method = kernels.Host }, nd.ErrUnsupported},
 		"no method":                        {func(c *decode.Chunk) { c.Method = 99 }, nd.ErrUnsupported},
 	} {
@@ -179,7 +179,7 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	ok(t, d.Start(r.stream, []decode.Chunk{c}))
-	if err := d.Start(r.stream, []decode.Chunk{c}); !errors.Is(err, nd.ErrBug) {
+	if err := d.Start(r.stream, []decode.Chunk{c}); !errors.Is(err, nd.ErrConfig) {
 		t.Errorf("a second batch: %v", err)
 	}
 	ok(t, d.Close())
@@ -266,4 +266,74 @@ func TestStartAllocatesNothing(t *testing.T) {
 	}
 	ok(t, errs[0])
 	ok(t, d.Close())
+}
+
+// A call of the driver that fails in the middle of a batch leaves nothing in flight: the next
+// batch is decoded. Where the device is lost, every call says so, and Close gives back what can
+// be given back.
+func TestStartFails(t *testing.T) {
+	r := open(t)
+	data := words(70_000)
+	chunk := r.chunk(t, encode(t, data), len(data))
+	d := must(decode.Open(r.Device, decode.Limits{Chunks: 2, Bytes: 1 << 20}))(t)
+	defer func() { ok(t, d.Close()) }()
+	for _, entry := range []string{"cuMemcpyAsync", "cuLaunchKernel", "cuEventRecord"} {
+		for nth := 1; nth <= 2; nth++ {
+			for _, lazy := range []bool{false, true} {
+				r.fake.Lazy(lazy)
+				r.fake.Fail(entry, nth, 2)
+				first := d.Start(r.stream, []decode.Chunk{chunk})
+				r.fake.Fail(entry, 0, 0)
+				if first == nil {
+					t.Errorf("call %d of %s failed, and Start did not", nth, entry)
+				} else if errs, err := d.Wait(nil); err != nil || len(errs) > 0 {
+					t.Errorf("call %d of %s failed: a batch is in flight, %v %v", nth, entry, errs, err)
+				}
+				ok(t, d.Start(r.stream, []decode.Chunk{chunk}))
+				if errs, err := d.Wait(nil); err != nil || len(errs) != 1 || errs[0] != nil {
+					t.Fatalf("after call %d of %s failed: %v %v", nth, entry, errs, err)
+				}
+				got := make([]byte, len(data))
+				r.copy(t, got, chunk.Dst, false)
+				if !bytes.Equal(got, data) {
+					t.Fatalf("after call %d of %s failed: other bytes", nth, entry)
+				}
+			}
+		}
+	}
+}
+
+// Of a lost device every call but Close says so.
+func TestDeviceIsLost(t *testing.T) {
+	for _, inFlight := range []bool{false, true} {
+		fake := cudatest.New(t)
+		device := must(must(cuda.Load(fake.Path))(t).Open(0))(t)
+		r := &rig{device, fake, must(device.NewStream(0))(t)}
+		data := words(5000)
+		src, dst := must(r.Alloc(1<<16))(t), must(r.Alloc(1<<16))(t)
+		frame := encode(t, data)
+		r.copy(t, frame, src, true)
+		chunk := decode.Chunk{Src: src, Dst: dst, SrcBytes: len(frame), DstBytes: len(data), Method: kernels.Zstd}
+		d := must(decode.Open(device, decode.Limits{Chunks: 2, Bytes: 1 << 20}))(t)
+		if inFlight {
+			ok(t, d.Start(r.stream, []decode.Chunk{chunk}))
+			fake.Lose(0, 719)
+		} else {
+			fake.Lose(0, 719)
+			if err := d.Start(r.stream, []decode.Chunk{chunk}); !errors.Is(err, nd.ErrDevice) {
+				t.Errorf("Start on a lost device: %v", err)
+			}
+		}
+		for range 2 {
+			if errs, err := d.Wait(nil); !errors.Is(err, nd.ErrDevice) || len(errs) > 0 {
+				t.Errorf("Wait on a lost device: %v %v", errs, err)
+			}
+			if err := d.Start(r.stream, []decode.Chunk{chunk}); !errors.Is(err, nd.ErrDevice) {
+				t.Errorf("Start on a lost device: %v", err)
+			}
+		}
+		_ = d.Close()
+		_ = r.stream.Close()
+		_ = device.Close()
+	}
 }

@@ -33,6 +33,10 @@
 // host's decoder, which has the last word. In both cases the chunk's bytes of the output
 // are zero.
 //
+// Errors of a call. What the caller got wrong, a value out of range or a batch too early, is
+// [nd.ErrConfig]; a batch beyond the limits is [nd.ErrBudget]; a device that failed is
+// [nd.ErrDevice]; a decoder or a device that was closed is [nd.ErrClosed].
+//
 // Memory is sized before the first call, from the limits of a call; see [Limits]. Calls in
 // flight beside each other each have their own.
 package decode

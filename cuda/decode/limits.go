@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"errors"
 	"math"
 
 	"github.com/headrace/headrace/cuda/kernels"
@@ -9,8 +10,8 @@ import (
 
 // Limits bound a call.
 type Limits struct {
-	Chunks int   // most chunks
-	Bytes  int64 // most bytes that they decode to, together
+	Chunks int   // most chunks, below 2^31
+	Bytes  int64 // most bytes that they decode to, together; up to [MaxBytes]
 	// Arena is how many bytes of tables, literals and sequences of zstd there is room
 	// for; 0 is DefaultArena. A sequence takes 8 bytes, a block of up to 128 KiB 3 KiB.
 	Arena int64
@@ -32,14 +33,35 @@ const (
 	blocksOfChunk = 4
 )
 
-// DefaultArena is enough for the noisiest integers at level 3 (230 sequences a KiB,
-// of 8 bytes each, that is 1.8 bytes a byte); most data takes less than half of it.
-func (l Limits) DefaultArena() int64 { return l.Bytes/20*37 + 1<<20 }
+// MaxBytes bounds Limits.Bytes and Limits.Arena: more than any GPU can address, and far enough from 2^63 that
+// no sum of sizes overflows.
+const MaxBytes = 1 << 48
 
-// check fills in the defaults.
+// DefaultArena is enough for the noisiest integers at level 3 (230 sequences a KiB,
+// of 8 bytes each, that is 1.8 bytes a byte); most data takes less than half of it. Bytes that are out of range count as the
+// next that are not.
+func (l Limits) DefaultArena() int64 { return min(max(l.Bytes, 0), MaxBytes)/20*37 + 1<<20 }
+
+// check fills in the defaults. Its error names all fields that are out of range.
 func (l *Limits) check() error {
-	if l.Chunks < 1 || l.Chunks > math.MaxInt32 || l.Bytes < 1 || l.Arena < 0 || l.SMs < 0 || l.Blocks < 0 || l.blocks() > math.MaxInt32 {
-		return nd.Errorf(nd.ErrConfig, "a decoder of %d chunks, %d bytes, %d blocks, an arena of %d bytes, on %g multiprocessors", l.Chunks, l.Bytes, l.Blocks, l.Arena, l.SMs)
+	var errs []error
+	within := func(field string, value, least, most int64) {
+		if value < least || value > most {
+			errs = append(errs, nd.Errorf(nd.ErrConfig, "%s is %d: must be in %d to %d", field, value, least, most))
+		}
+	}
+	within("Chunks", int64(l.Chunks), 1, math.MaxInt32)
+	within("Bytes", l.Bytes, 1, MaxBytes)
+	within("Arena", l.Arena, 0, MaxBytes)
+	within("Blocks", int64(l.Blocks), 0, math.MaxInt32)
+	if !(l.SMs >= 0 && l.SMs <= math.MaxInt32) { // so that NaN is none
+		errs = append(errs, nd.Errorf(nd.ErrConfig, "SMs is %g: must be in 0 to %d", l.SMs, math.MaxInt32))
+	}
+	if len(errs) == 0 && l.blocks() > math.MaxInt32 {
+		errs = append(errs, nd.Errorf(nd.ErrConfig, "Blocks is 0, which for %d chunks of %d bytes is %d: give one of at most %d", l.Chunks, l.Bytes, l.blocks(), math.MaxInt32))
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
 	}
 	if l.Arena == 0 {
 		l.Arena = l.DefaultArena()
@@ -51,6 +73,7 @@ func (l *Limits) check() error {
 	return nil
 }
 
+// blocks is how many blocks of zstd there is room for. The fields are in range.
 func (l Limits) blocks() int64 {
 	if l.Blocks > 0 {
 		return int64(l.Blocks)

@@ -19,6 +19,9 @@ type Zstd struct {
 
 // NewZstd finds the kernels in a module made of kernels.Images.
 func NewZstd(device *cuda.Device, module *cuda.Module) (*Zstd, error) {
+	if device == nil || module == nil {
+		return nil, nd.Errorf(nd.ErrConfig, "the kernels of zstd without a device and a module")
+	}
 	z := &Zstd{device: device, begin: make([]step, 4)}
 	for _, k := range []struct {
 		name          string
@@ -64,7 +67,7 @@ func (z *Zstd) NewCall(limits Limits, scratch cuda.Ptr) (*Call, error) {
 		return nil, err
 	}
 	if scratch%16 != 0 {
-		return nil, nd.Errorf(nd.ErrBug, "scratch memory at %#x, not at a multiple of 16", scratch)
+		return nil, nd.Errorf(nd.ErrConfig, "scratch memory at %#x, not at a multiple of 16", scratch)
 	}
 	c := &Call{zstd: z, limits: limits, scratch: scratch}
 	err := c.open()
@@ -79,7 +82,10 @@ func (c *Call) open() (err error) {
 	if c.side, err = c.zstd.device.NewStream(0); err != nil {
 		return err
 	}
-	if c.forked, err = c.zstd.device.NewEvent(false); err != nil {
+	// Timed, though nobody asks for the time: behind an event without one the H200's driver lets the sequences'
+	// blocks come while those before them leave, in about half of all processes, and two of their
+	// warps then share a scheduler (7.8 ms a call for 6.5, docs/decisions/011).
+	if c.forked, err = c.zstd.device.NewTimedEvent(); err != nil {
 		return err
 	}
 	c.joined, err = c.zstd.device.NewEvent(false)
@@ -88,13 +94,16 @@ func (c *Call) open() (err error) {
 
 // Append adds the decoding of n chunks to the commands of a stream. table is the address of their
 // kernels.Chunk, of Zstd or BloscZstd, status that of the words that these name; both stay as they
-// are until the stream has passed. Chunks beyond the limits are a bug of the caller.
+// are until the stream has passed. More chunks than the limits allow are [nd.ErrConfig].
 func (c *Call) Append(commands *cuda.Commands, stream *cuda.Stream, table, status cuda.Ptr, n int) error {
 	if n < 0 || n > c.limits.Chunks {
-		return nd.Errorf(nd.ErrBug, "a call of %d chunks, at most %d", n, c.limits.Chunks)
+		return nd.Errorf(nd.ErrConfig, "a call of %d chunks, at most %d", n, c.limits.Chunks)
 	}
 	if n == 0 {
 		return nil
+	}
+	if stream == nil {
+		return nd.Errorf(nd.ErrConfig, "a call of %d chunks without a stream", n)
 	}
 	c.params = kernels.ZstdParams{
 		Chunks: uint64(table), Status: uint64(status), Work: uint64(c.scratch),
@@ -105,10 +114,10 @@ func (c *Call) Append(commands *cuda.Commands, stream *cuda.Stream, table, statu
 		c.launch(commands, stream, s)
 	}
 	commands.Record(stream, c.forked)
+	c.launch(commands, stream, c.zstd.sequences) // before the literals: these would take the places where it runs best
 	commands.Await(c.side, c.forked)
 	c.launch(commands, c.side, c.zstd.literals)
 	commands.Record(c.side, c.joined)
-	c.launch(commands, stream, c.zstd.sequences)
 	commands.Await(stream, c.joined)
 	c.launch(commands, stream, c.executeStep(n))
 	c.launch(commands, stream, c.zstd.finish)

@@ -68,7 +68,13 @@ enum Status { OK, CORRUPT, UNSUPPORTED };
 
 const u32 NO_CHUNK = 0xffffffff;
 const u32 MAX_RANK = 32;
-enum Block { ASSEMBLE_BLOCK = 256, DECODE_BLOCK = 64, GATHER_BLOCK = 256, INFLATE_BLOCK = 64, CRC32C_BLOCK = 256 };
+enum Block {
+	ASSEMBLE_BLOCK = 256,
+	DECODE_BLOCK = 64,
+	GATHER_BLOCK = 256,
+	INFLATE_BLOCK = 64,
+	CRC32C_BLOCK = 256,
+};
 enum ZstdThreads {
 	ZSTD_SCAN_BLOCK = 64,
 	ZSTD_TABLES_BLOCK = 128,
@@ -83,8 +89,10 @@ enum ZstdThreads {
 // The element types, numbered as in package nd.
 enum Type { BOOL = 1, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64, C64, C128, TYPES };
 
-static_assert(sizeof(Loop) == 24 && sizeof(Tile) == 48 && sizeof(Chunk) == 40 && sizeof(Piece) == 24, "structs");
-static_assert(sizeof(AssembleParams) == 32 && sizeof(DecodeParams) == 24 && sizeof(GatherParams) == 16 && sizeof(ZstdParams) == 40,
+static_assert(sizeof(Loop) == 24 && sizeof(Tile) == 48 && sizeof(Chunk) == 40 && sizeof(Piece) == 24,
+    "structs");
+static_assert(sizeof(AssembleParams) == 32 && sizeof(DecodeParams) == 24 && sizeof(GatherParams) == 16
+    && sizeof(ZstdParams) == 40,
               "parameters");
 
 } // namespace hr

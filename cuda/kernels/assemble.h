@@ -116,7 +116,9 @@ template <int IN_, int OUT_> struct Conversion {
 	}
 
 	static HR_FN void load(Raw &raw, const u8 *src) { raw.load(src); }
-	static HR_FN void loadPart(Raw &raw, const u8 *src, i32 first, i32 stop) { raw.loadPart(src, first * IN, stop * IN); }
+	static HR_FN void loadPart(Raw &raw, const u8 *src, i32 first, i32 stop) {
+		raw.loadPart(src, first * IN, stop * IN);
+	}
 
 	HR_FN void make(u32 (&out)[4], const Raw &raw) const {
 		u32 w[WORDS], v[N];
@@ -139,7 +141,9 @@ struct Bytes {
 	u32 word;
 
 	static HR_FN void load(Raw &raw, const u8 *src) { raw.load(src); }
-	static HR_FN void loadPart(Raw &raw, const u8 *src, i32 first, i32 stop) { raw.loadPart(src, first, stop); }
+	static HR_FN void loadPart(Raw &raw, const u8 *src, i32 first, i32 stop) {
+		raw.loadPart(src, first, stop);
+	}
 
 	HR_FN void make(u32 (&out)[4], const Raw &raw) const {
 		HR_UNROLL for (int i = 0; i < 4; i++) {
@@ -292,9 +296,11 @@ HR_FN void sumUp(Job &job) {
 	}
 	Loop row = {typeSize(t.to), typeSize(t.from), 1, 0};
 	if (t.rank > 0) row = job.loops[t.rank - 1];
-	HR_ROLLED for (u32 k = thread(); k < t.rank; k += threads()) job.extents[k].set(job.loops[k].n, count * row.n);
+	HR_ROLLED for (u32 k = thread(); k < t.rank; k += threads())
+		job.extents[k].set(job.loops[k].n, count * row.n);
 	if (thread() > 0) return;
-	job.rows = {(u8 *)t.dst, (const u8 *)t.src, row.dst, row.src, t.rank > 0 ? t.rank - 1u : 0u, (u32)count, row.n, places};
+	job.rows = {(u8 *)t.dst, (const u8 *)t.src, row.dst, row.src, t.rank > 0 ? t.rank - 1u : 0u, (u32)count,
+	    row.n, places};
 }
 
 HR_FN void assembleTile(const Job &job) {
@@ -336,7 +342,8 @@ HR_KERNEL(hr::ASSEMBLE_BLOCK, 3) hr_assemble(hr::AssembleParams p) {
 		if (skip) continue;
 		syncBlock(); // the last job is read
 		if (thread() == 0) job.tile = t;
-		for (u32 k = thread(); k < t.rank; k += threads()) job.loops[k] = ((const Loop *)p.loops)[t.loops + k];
+		for (u32 k = thread(); k < t.rank; k += threads())
+			job.loops[k] = ((const Loop *)p.loops)[t.loops + k];
 		syncBlock();
 		sumUp(job);
 		syncBlock();

@@ -70,6 +70,8 @@ struct BloscLZFormat {
 };
 
 // decodeBloscLZ is compiled on its own, as decodeLZ4 is.
-HR_FAR bool decodeBloscLZ(u8 *dst, u32 dstBytes, const u8 *src, u32 srcBytes) { return decodeStream<BloscLZFormat>(dst, dstBytes, src, srcBytes); }
+HR_FAR bool decodeBloscLZ(u8 *dst, u32 dstBytes, const u8 *src, u32 srcBytes) {
+	return decodeStream<BloscLZFormat>(dst, dstBytes, src, srcBytes);
+}
 
 } // namespace hr

@@ -171,7 +171,7 @@ func FuzzBlosclz(f *testing.F) {
 		s := randomInstructions(r, 10<<i, i%4)
 		f.Add(s.stream, uint16(s.size))
 	}
-	m := start(f, "-DHR_FIBERS")
+	m := start(f, asFibers)
 	f.Fuzz(func(t *testing.T, stream []byte, size uint16) {
 		if size == 0 || len(stream) == int(size) {
 			return // such a frame has no stream, or one that is stored

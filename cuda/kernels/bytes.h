@@ -60,6 +60,7 @@ HR_FN u32 getWord(const u8 *p) { return *(const u32 *)p; }
 HR_FN void putWord(u8 *p, u32 v) { *(u32 *)p = v; }
 HR_FN Vector getVector(const u8 *p) { return *(const Vector *)p; }
 HR_FN void putVector(u8 *p, const Vector &v) { *(Vector *)p = v; }
+HR_FN void moveVector(u8 *to, const u8 *from) { putVector(to, getVector(from)); }
 #else
 HR_FN u32 getWord(const u8 *p) { return loadWord(p); }
 HR_FN void putWord(u8 *p, u32 v) { memcpy(p, &v, 4); }
@@ -69,6 +70,12 @@ HR_FN Vector getVector(const u8 *p) {
 	return v;
 }
 HR_FN void putVector(u8 *p, const Vector &v) { memcpy(p, &v, sizeof v); }
+// moveVector moves bytes of which not all need be anything.
+#if defined(HR_RACES)
+HR_FN void moveVector(u8 *to, const u8 *from) { hr_races_move(to, from, sizeof(Vector)); }
+#else
+HR_FN void moveVector(u8 *to, const u8 *from) { putVector(to, getVector(from)); }
+#endif
 #endif
 
 // Run is WORDS words at any address, in two steps, so that many runs can be
@@ -105,11 +112,18 @@ template <int WORDS> struct Run {
 	}
 #else
 	u32 raw[WORDS];
-	HR_FN void load(const u8 *p) { memcpy(raw, p, sizeof raw); }
+	HR_FN void load(const u8 *p) {
+		memcpy(raw, p, sizeof raw);
+		u32 lead = (u32)(u64)p & 3;
+		wide(p - lead, (lead + sizeof raw + 3) & ~3u);
+	}
 	HR_FN u32 word(int i) const { return raw[i]; }
 	HR_FN void loadPart(const u8 *p, i32 from, i32 to) {
 		memset(raw, 0, sizeof raw);
+		if (from >= to) return;
 		memcpy((u8 *)raw + from, p + from, to - from);
+		const u8 *begin = (const u8 *)((u64)(p + from) & ~3ull), *end = (const u8 *)(((u64)(p + to) + 3) & ~3ull);
+		wide(begin, (u32)(end - begin));
 	}
 #endif
 };
@@ -125,7 +139,8 @@ HR_FN u64 headTo16(const u8 *p, u64 n) { return least<u64>(-(u64)p & 15, n); }
 HR_FAR void copyBytes(u8 *dst, const u8 *src, u64 n, u32 id, u32 count) {
 	u64 head = headTo16(dst, n);
 	for (u64 i = id; i < head; i += count) storeByte(dst + i, loadByte(src + i));
-	u64 vectors = (n - head) / 16;
+	u64 beside = aligned(src + head, 4) ? 0 : 3; // a run reads so many bytes behind it: of the n, or nobody may have written them
+	u64 vectors = n - head < beside ? 0 : (n - head - beside) / 16;
 	u8 *to = dst + head;
 	const u8 *from = src + head;
 	u64 i = id;

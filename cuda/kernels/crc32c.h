@@ -6,69 +6,51 @@
 // look-up for each byte, before its next bytes are added. At the end each thread
 // multiplies by the power that its distance to the end stands for, and all is added up.
 // Zeros before a chunk change nothing, so it ends with the last thread whatever its length is.
-//
-// The highest bit of a number is the coefficient of 1, the lowest that of x^31, as usual.
 #pragma once
 #include "abi.h"
 #include "bytes.h"
+#include "polynomial.h"
 
 namespace hr {
 namespace crc32c {
 
-enum : u32 { POLYNOMIAL = 0x82F63B78, ONE = 0x80000000, ONES = 0xffffffff };
+typedef Polynomial<0x82F63B78> P;
+enum : u32 { ONE = P::ONE, X = ONE >> 1, ONES = 0xffffffff };
 enum : u32 { WORKERS = LANES > 1 ? (u32)CRC32C_BLOCK : 1, ROUND = 16 * WORKERS };
-
-HR_FN constexpr u32 timesX(u32 v) { return v >> 1 ^ (v & 1 ? (u32)POLYNOMIAL : 0); }
-
-HR_FN constexpr u32 product(u32 a, u32 b) {
-	u32 sum = 0;
-	for (u32 i = 0; i < 32; i++) {
-		sum ^= (a >> (31 - i) & 1 ? b : 0);
-		b = timesX(b);
-	}
-	return sum;
-}
-
-// power is x^n.
-HR_FN constexpr u32 power(u32 n) {
-	u32 out = ONE, square = ONE >> 1;
-	for (; n > 0; n /= 2) {
-		if (n & 1) out = product(out, square);
-		square = product(square, square);
-	}
-	return out;
-}
 
 struct Constants {
 	u32 powers[WORKERS]; // x^(128 i + 32)
 	u32 round[32];       // bit i times x^(8 ROUND)
 
 	HR_FN constexpr Constants() : powers(), round() {
-		u32 step = power(128), p = power(32);
+		u32 step = P::power(X, 128), p = P::power(X, 32);
 		for (u32 i = 0; i < WORKERS; i++) {
 			powers[i] = p;
-			p = product(p, step);
+			p = P::product(p, step);
 		}
-		for (u32 i = 0; i < 32; i++) round[i] = product(1u << i, power(8 * ROUND));
+		for (u32 i = 0; i < 32; i++) round[i] = P::product(1u << i, P::power(X, 8 * ROUND));
 	}
 };
 HR_CONSTANT Constants constants;
 
-// Desk is the shared memory of a block.
-struct Desk {
+// BlockShared is the shared memory of a block of threads.
+struct BlockShared {
 	u32 round[4][256]; // byte i of a number times x^(8 ROUND)
 	u32 sums[WORKERS / LANES];
 
 	HR_FN void fill() {
 		HR_ROLLED for (u32 i = thread(); i < 4 * 256; i += threads()) {
 			u32 sum = 0;
-			HR_UNROLL for (u32 bit = 0; bit < 8; bit++) sum ^= (i >> bit & 1 ? constants.round[i / 256 * 8 + bit] : 0);
+			HR_UNROLL for (u32 bit = 0; bit < 8; bit++)
+				sum ^= (i >> bit & 1 ? constants.round[i / 256 * 8 + bit] : 0);
 			round[i / 256][i % 256] = sum;
 		}
 		syncBlock();
 	}
 
-	HR_FN u32 next(u32 v) const { return round[0][v & 255] ^ round[1][v >> 8 & 255] ^ round[2][v >> 16 & 255] ^ round[3][v >> 24]; }
+	HR_FN u32 next(u32 v) const {
+		return round[0][v & 255] ^ round[1][v >> 8 & 255] ^ round[2][v >> 16 & 255] ^ round[3][v >> 24];
+	}
 
 	// add is the sum of all threads' v, which all get.
 	HR_FN u32 add(u32 v) {
@@ -90,7 +72,7 @@ struct Factors {
 		of[3] = constants.powers[WORKERS - 1 - thread()];
 		HR_UNROLL for (u32 j = 3; j > 0; j--) {
 			of[j - 1] = of[j];
-			HR_ROLLED for (u32 i = 0; i < 32; i++) of[j - 1] = timesX(of[j - 1]);
+			HR_ROLLED for (u32 i = 0; i < 32; i++) of[j - 1] = P::timesX(of[j - 1]);
 		}
 	}
 
@@ -101,18 +83,15 @@ struct Factors {
 		HR_ROLLED for (u32 i = 0; i < 32; i++) {
 			HR_UNROLL for (u32 j = 0; j < 4; j++) {
 				sum ^= words[j] << i & ONE ? factor[j] : 0;
-				factor[j] = timesX(factor[j]);
+				factor[j] = P::timesX(factor[j]);
 			}
 		}
 		return sum;
 	}
 };
 
-// overX is v / x.
-HR_FN constexpr u32 overX(u32 v) { return v & ONE ? (v ^ POLYNOMIAL) << 1 | 1 : v << 1; }
-
 HR_FN constexpr u32 overPower(u32 v, u32 n) {
-	for (; n > 0; n--) v = overX(v);
+	for (; n > 0; n--) v = P::overX(v);
 	return v;
 }
 
@@ -133,8 +112,8 @@ HR_FN void first(u32 *w, const u8 *at, u32 lead) {
 }
 
 // of is the sum of n bytes. All threads of a block call it and get it.
-HR_FN u32 of(Desk &desk, const Factors &factors, const u8 *src, u32 n) {
-	if (n == 0) return desk.add(0); // which all must call
+HR_FN u32 of(BlockShared &shared, const Factors &factors, const u8 *src, u32 n) {
+	if (n == 0) return shared.add(0); // which all must call
 	u32 rounds = n / ROUND + (n % ROUND != 0), lead = -n % ROUND, sums[4];
 	const u8 *at = src - lead + 16 * thread();
 	first(sums, at, lead);
@@ -144,9 +123,9 @@ HR_FN u32 of(Desk &desk, const Factors &factors, const u8 *src, u32 n) {
 		Run<4> run = next;
 		at += ROUND;
 		if (i + 1 < rounds) next.load(at + ROUND);
-		HR_UNROLL for (u32 j = 0; j < 4; j++) sums[j] = desk.next(sums[j]) ^ run.word(j);
+		HR_UNROLL for (u32 j = 0; j < 4; j++) sums[j] = shared.next(sums[j]) ^ run.word(j);
 	}
-	return ~desk.add(factors.apply(sums));
+	return ~shared.add(factors.apply(sums));
 }
 
 } // namespace crc32c
@@ -154,17 +133,17 @@ HR_FN u32 of(Desk &desk, const Factors &factors, const u8 *src, u32 n) {
 
 HR_KERNEL(hr::CRC32C_BLOCK, 4) hr_crc32c(hr::DecodeParams p) {
 	using namespace hr;
-	HR_SHARED crc32c::Desk desk;
+	HR_SHARED crc32c::BlockShared shared;
 	crc32c::Factors factors;
-	desk.fill();
+	shared.fill();
 	HR_ROLLED for (u32 i = block(); i < p.n; i += blocks()) {
 		const Chunk &c = ((const Chunk *)p.chunks)[i];
 		u32 *status = (u32 *)p.status + c.status;
 		if (!(c.flags & SUMMED) || *status != OK) continue;
 		const u8 *src = (const u8 *)c.src;
-		if (crc32c::of(desk, factors, src, c.srcBytes) == readU32(src + c.srcBytes)) continue;
+		if (crc32c::of(shared, factors, src, c.srcBytes) == readU32(src + c.srcBytes)) continue;
 		zeroBytes((u8 *)c.dst, c.dstBytes, thread(), threads());
 		if (thread() == 0) *status = CORRUPT;
 	}
-	syncBlock(); // the desk is another block's next, on a host
+	syncBlock(); // the shared memory is another block's next, on a host
 }

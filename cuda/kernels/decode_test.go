@@ -436,7 +436,7 @@ func TestDamage(t *testing.T) {
 		t.Fatalf("%d of %d are refused: the damage is not varied", refused, len(cases))
 	}
 	onMachines(t, func(t *testing.T, m *machine) {
-		for some := range slices.Chunk(m.thin(cases, 0, 3), 500) {
+		for some := range slices.Chunk(cases, 500) {
 			decodeAll(t, m, some)
 		}
 	})
@@ -448,7 +448,7 @@ func FuzzDecode(f *testing.F) {
 	for _, c := range seeds(f)[:12] {
 		f.Add(c.src, uint16(c.size), c.method, uint8(2))
 	}
-	m := start(f, "-DHR_THREAD")
+	m := start(f, oneThread)
 	f.Fuzz(func(t *testing.T, src []byte, size uint16, method, typesize uint8) {
 		c := chunkCase{name: "fuzz", method: 1 + method%4, typesize: typesize, src: src, size: int(size)}
 		if c.method == Unshuffle && (typesize == 0 || len(src) != int(size)) {

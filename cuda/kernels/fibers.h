@@ -92,23 +92,42 @@ struct Crew {
 	void (*call)(const void *);
 	const void *argument;
 };
-static thread_local Crew crew;
+HR_LAUNCHER Crew crew;
 
-static void await(Barrier &b) {
+// await is true for the last one, who opens it.
+static bool await(Barrier &b) {
 	if (++b.waiting == b.members) {
 		b.waiting = 0;
 		b.opened++;
-		return;
+		return true;
 	}
 	Fiber &f = crew.fibers[self.thread];
 	f.at = &b;
 	f.opened = b.opened;
 	leap(f.stack, crew.home);
 	f.at = nullptr;
+	return false;
 }
 
-void syncBlock() { await(crew.barrier); }
-void syncWarp() { await(crew.warps[self.thread / LANES].barrier); }
+#if defined(HR_RACES)
+static void turnTo(u32 thread) { hr_races_turn(thread); }
+static void ordered(u32 warp) { hr_races_barrier(warp); }
+static void another() { hr_races_block(); }
+enum : u32 { NO_THREAD = HR_RACES_NONE, ALL_WARPS = HR_RACES_NONE };
+#else
+enum : u32 { NO_THREAD, ALL_WARPS };
+static void turnTo(u32) {}
+static void ordered(u32) {}
+static void another() {}
+#endif
+
+void syncBlock() {
+	if (await(crew.barrier)) ordered(ALL_WARPS);
+}
+void syncWarp() {
+	u32 w = self.thread / LANES;
+	if (await(crew.warps[w].barrier)) ordered(w);
+}
 
 // post gives a value to the other lanes, and returns those of all.
 static const u32 *post(u32 v) {
@@ -171,7 +190,9 @@ static void runFibers(u32 threads, bool backwards) {
 			Fiber &f = crew.fibers[self.thread];
 			if (f.done || (f.at && f.at->opened == f.opened)) continue;
 			moved = true;
+			turnTo(self.thread);
 			leap(crew.home, f.stack);
+			turnTo(NO_THREAD);
 			left -= f.done;
 		}
 		if (!moved) {
@@ -200,6 +221,7 @@ template <class P> static void runBlock(void (*kernel)(P), const P &p, u32 threa
 	crew.call = KernelCall<P>::call;
 	crew.argument = &k;
 	startFibers(threads);
+	another();
 	runFibers(threads, self.block % 2);
 }
 

@@ -3,4 +3,4 @@
 package kernels
 
 // Hash is the SHA-256 of the sources of the image.
-const Hash = "bb7c8c190916730660b8306a966764aa0f27cbd945d5bf6d2dc903ae3a14beb7"
+const Hash = "72a8c96bff4eff7a2cf0ef10a37e521de3680e472341e12829b8c1ba66326019"

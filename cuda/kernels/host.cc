@@ -11,8 +11,6 @@
 
 namespace hr {
 
-thread_local Self self;
-
 #if !defined(HR_FIBERS)
 // runBlock runs one block: its one thread does the work of all.
 template <class P> static void runBlock(void (*kernel)(P), const P &p, u32) {

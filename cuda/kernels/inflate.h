@@ -5,6 +5,7 @@
 #include "blosc.h"
 #include "inflate_block.h"
 #include "inflate_checksum.h"
+#include "tasks.h"
 
 namespace hr {
 namespace inflate {
@@ -13,9 +14,9 @@ enum : u32 { MOST_BYTES = 0x0fffffff }; // of a source: positions in bits have 3
 
 // crcOf is the checksum of bytes in memory. The output's shared memory is free when it is asked
 // for.
-HR_FN u32 crcOf(Bench &bench, const u8 *p, u32 n) {
-	static_assert(sizeof(CRC32::Tables) <= sizeof bench.output, "the tables of the checksum");
-	return CRC32::of(*(CRC32::Tables *)bench.output, p, n);
+HR_FN u32 crcOf(WarpShared &shared, const u8 *p, u32 n) {
+	static_assert(sizeof(CRC32::Tables) <= sizeof shared.output, "the tables of the checksum");
+	return CRC32::of(*(CRC32::Tables *)shared.output, p, n);
 }
 
 HR_FN u32 halfOf(const u8 *src) { return loadByte(src) | loadByte(src + 1) << 8; }
@@ -54,7 +55,7 @@ struct Wrapped {
 		return false;
 	}
 
-	HR_FN Status gzipHeader(u32 &at, Bench &bench) const {
+	HR_FN Status gzipHeader(u32 &at, WarpShared &shared) const {
 		if (left < 10) return CORRUPT;
 		u32 flags = loadByte(src + 3);
 		if (loadByte(src + 2) != 8 || (flags & RESERVED)) return UNSUPPORTED;
@@ -67,31 +68,31 @@ struct Wrapped {
 		if ((flags & COMMENT) && !skipText(at)) return CORRUPT;
 		if (flags & HEADER_CRC) {
 			if (at + 2 > left) return CORRUPT;
-			if (checked && (crcOf(bench, src, at) & 0xffff) != halfOf(src + at)) return CORRUPT;
+			if (checked && (crcOf(shared, src, at) & 0xffff) != halfOf(src + at)) return CORRUPT;
 			at += 2;
 		}
 		return at > left ? CORRUPT : OK;
 	}
 
 	// trailer compares what stands behind a stream with what came of it. It gives its length.
-	HR_FN bool trailer(const u8 *end, u32 bytes, u32 n, Bench &bench, u32 &length) const {
+	HR_FN bool trailer(const u8 *end, u32 bytes, u32 n, WarpShared &shared, u32 &length) const {
 		length = gzip ? 8 : 4;
 		if (bytes < length || (gzip && readU32(end + 4) != n)) return false;
 		if (!checked) return true;
 		u32 sum = readU32(end);
-		return gzip ? crcOf(bench, dst, n) == sum : adler32(dst, n) == permute(sum, 0, 0x0123);
+		return gzip ? crcOf(shared, dst, n) == sum : adler32(dst, n) == permute(sum, 0, 0x0123);
 	}
 
-	HR_FN Status decodeOne(Bench &bench) {
+	HR_FN Status decodeOne(WarpShared &shared) {
 		u32 at = 0, more;
-		Status status = gzip ? gzipHeader(at, bench) : zlibHeader(at);
+		Status status = gzip ? gzipHeader(at, shared) : zlibHeader(at);
 		if (status != OK) return status;
-		Stream s(bench, dst, room, src + at, left - at);
+		Stream s(shared, dst, room, src + at, left - at);
 		status = s.decode();
 		if (status != OK) return status;
 		at += s.read();
 		u32 n = room - s.out.room();
-		if (!trailer(src + at, left - at, n, bench, more)) return CORRUPT;
+		if (!trailer(src + at, left - at, n, shared, more)) return CORRUPT;
 		syncWarp(); // before the memory is another stream's
 		src += at + more;
 		left -= at + more;
@@ -102,10 +103,10 @@ struct Wrapped {
 
 	// decode stops before bytes that begin no member: writers that pad leave them. Behind a zlib
 	// stream no byte matters.
-	HR_FN Status decode(Bench &bench) {
+	HR_FN Status decode(WarpShared &shared) {
 		Status status;
 		do {
-			status = decodeOne(bench);
+			status = decodeOne(shared);
 		} while (status == OK && gzip && isGzip(src, left));
 		return status == OK && room > 0 ? CORRUPT : status;
 	}
@@ -119,7 +120,6 @@ struct Task {
 	u32 streams; // of a block of the frame
 	u32 items;   // streams that warps decode, each on its own
 
-	// begin is the part of one thread.
 	HR_FN void begin(const Chunk &c) {
 		chunk = c;
 		items = 0;
@@ -147,9 +147,11 @@ struct Task {
 	// which is copied here.
 	HR_FN Status find(u32 item, Wrapped &w) const {
 		const u8 *src = (const u8 *)chunk.src;
-		w = {src, chunk.srcBytes, (u8 *)(chunk.typesize > 1 ? chunk.scratch : chunk.dst), chunk.dstBytes, isGzip(src, chunk.srcBytes), !(chunk.flags & UNCHECKED)};
+		w = {src, chunk.srcBytes, (u8 *)(chunk.typesize > 1 ? chunk.scratch : chunk.dst), chunk.dstBytes,
+		    isGzip(src, chunk.srcBytes), !(chunk.flags & UNCHECKED)};
 		if (chunk.method != BLOSC_ZLIB) return OK;
-		u32 b = item / streams, s = item % streams, length = frame.blockBytes(b), count = frame.streams(length), at;
+		u32 b = item / streams, s = item % streams, length = frame.blockBytes(b),
+		    count = frame.streams(length), at;
 		w.room = 0;
 		if (s >= count) return OK;
 		if (length % count != 0 || !frame.find(b, s, at, w.left)) return CORRUPT;
@@ -164,44 +166,27 @@ struct Task {
 	}
 
 	// decode is the part of a warp.
-	HR_FN void decode(Bench &bench, u32 item) {
+	HR_FN void decode(WarpShared &shared, u32 item) {
 		Wrapped w;
 		Status s = find(item, w);
-		if (s == OK && (w.room > 0 || chunk.method != BLOSC_ZLIB)) s = w.decode(bench);
+		if (s == OK && (w.room > 0 || chunk.method != BLOSC_ZLIB)) s = w.decode(shared);
 		if (s != OK && lane() == 0) raise(&status, s);
 	}
 
-	// finish is what is to do when all streams are decoded, by all threads.
+	HR_FN u32 worst() const { return status; }
+
 	HR_FN void finish() const {
 		u8 *dst = (u8 *)chunk.dst;
 		if (status != OK) {
 			zeroBytes(dst, chunk.dstBytes, thread(), threads());
 		} else if (chunk.method != BLOSC_ZLIB) {
-			if (chunk.typesize > 1) unshuffle(dst, (const u8 *)chunk.scratch, chunk.dstBytes, chunk.typesize, thread(), threads());
+			if (chunk.typesize > 1)
+				unshuffle(dst, (const u8 *)chunk.scratch, chunk.dstBytes, chunk.typesize, thread(),
+				    threads());
 		} else if (frame.plain()) {
 			copyBytes(dst, frame.data + Frame::HEADER, chunk.dstBytes, thread(), threads());
 		} else {
 			frame.unshuffle(chunk, 0, 1, thread(), threads());
-		}
-	}
-};
-
-// Hand is what a block of threads works on at a time.
-struct Hand {
-	enum { CHUNKS = 2, WARPS = INFLATE_BLOCK / 32 };
-
-	Task tasks[CHUNKS];
-	u32 count;
-	u32 item; // the next one that is not decoded
-	Bench benches[WARPS];
-
-	// decode is the part of a warp.
-	HR_FN void decode() {
-		for (;;) {
-			u32 next = shuffle(lane() == 0 ? take(&item) : 0, 0), t = 0;
-			HR_ROLLED for (; t < count && next >= tasks[t].items; t++) next -= tasks[t].items;
-			if (t == count) return;
-			tasks[t].decode(benches[warp()], next);
 		}
 	}
 };
@@ -211,22 +196,13 @@ struct Hand {
 
 HR_KERNEL(hr::INFLATE_BLOCK, 8) hr_inflate(hr::DecodeParams p) {
 	using namespace hr;
-	HR_SHARED inflate::Hand hand;
-	for (u64 i = (u64)block() * inflate::Hand::CHUNKS; i < p.n; i += (u64)blocks() * inflate::Hand::CHUNKS) {
-		syncBlock(); // the last hand is done
-		u32 count = least<u64>(inflate::Hand::CHUNKS, p.n - i);
-		for (u32 t = thread(); t < count; t += threads()) hand.tasks[t].begin(((const Chunk *)p.chunks)[i + t]);
-		if (thread() == 0) {
-			hand.count = count;
-			hand.item = 0;
-		}
-		syncBlock();
-		hand.decode();
-		syncBlock();
-		HR_ROLLED for (u32 t = 0; t < count; t++) {
-			const inflate::Task &task = hand.tasks[t];
-			task.finish();
-			if (thread() == 0) ((u32 *)p.status)[task.chunk.status] = task.status;
-		}
+	typedef Tasks<inflate::Task> Tasks;
+	HR_SHARED Tasks shared;
+	HR_SHARED inflate::WarpShared warps[INFLATE_BLOCK / 32];
+	for (u64 i = (u64)block() * Tasks::CHUNKS; i < p.n; i += (u64)blocks() * Tasks::CHUNKS) {
+		shared.begin((const Chunk *)p.chunks + i, least<u64>(Tasks::CHUNKS, p.n - i));
+		u32 t, item;
+		HR_ROLLED while (shared.take(t, item)) shared.tasks[t].decode(warps[warp()], item);
+		shared.finish((u32 *)p.status);
 	}
 }

@@ -15,14 +15,14 @@
 namespace hr {
 namespace inflate {
 
-// Bench is the shared memory that a warp decodes in.
-struct alignas(16) Bench {
+// WarpShared is the shared memory that a warp decodes in.
+struct alignas(16) WarpShared {
 	u8 input[Input::SIZE];
 	u8 output[Output::SIZE];
 	Tables tables;
 	union {
 		u32 matches[Output::MATCHES];
-		Desk desk;
+		BuilderShared builder;
 	};
 };
 
@@ -39,7 +39,8 @@ struct Reader : Bits {
 		Place table = tables + (ALPHABET == LITERALS ? 0 : 2 * Tables::LITERAL_ENTRIES);
 		fill();
 		u32 e = halfAt(table + (2 * low & ((2u << first) - 2)));
-		if (kindOf(e) == LINK) e = halfAt(table + (2u << first) + 4 * (e >> 8) + 2 * (low >> first & ((1u << (e & 15)) - 1)));
+		if (kindOf(e) == LINK)
+			e = halfAt(table + (2u << first) + 4 * (e >> 8) + 2 * (low >> first & ((1u << (e & 15)) - 1)));
 		u32 length = e & 15, kind = kindOf(e), extra = ALPHABET == LITERALS ? kind & 7 : kind;
 		number = ((e >> 8) << extra) + (low >> length & ((1u << extra) - 1));
 		skip(length + extra);
@@ -81,15 +82,16 @@ struct Span {
 struct Stream {
 	enum : u32 { LEAST_AHEAD = 64, MOST_AHEAD = 1024 };
 
-	Bench &bench;
+	WarpShared &shared;
 	Input in;
 	Output out;
 	u32 at;    // bit
 	u32 span;  // words of a lane
 	u32 ahead; // bits before it at which a lane begins
 
-	HR_FN Stream(Bench &b, u8 *dst, u32 dstBytes, const u8 *src, u32 srcBytes)
-	    : bench(b), in(b.input, src, srcBytes), out(b.output, b.matches, dst, dstBytes), at(8 * in.first), span(11), ahead(512) {}
+	HR_FN Stream(WarpShared &b, u8 *dst, u32 dstBytes, const u8 *src, u32 srcBytes)
+	    : shared(b), in(b.input, src, srcBytes), out(b.output, b.matches, dst, dstBytes), at(8 * in.first),
+	      span(11), ahead(512) {}
 
 	// read is the number of bytes of the stream that have been read, in part at least.
 	HR_FN u32 read() const { return (at + 7) / 8 - in.first; }
@@ -130,8 +132,9 @@ struct Stream {
 
 	// 3.2.6
 	HR_FN Status fixed() {
-		u8 *lengths = bench.desk.lengths;
-		HR_ROLLED for (u32 i = lane(); i < 288; i += LANES) lengths[i] = i < 144 ? 8 : i < 256 ? 9 : i < 280 ? 7 : 8;
+		u8 *lengths = shared.builder.lengths;
+		HR_ROLLED for (u32 i = lane(); i < 288; i += LANES)
+			lengths[i] = i < 144 ? 8 : i < 256 ? 9 : i < 280 ? 7 : 8;
 		HR_ROLLED for (u32 i = lane(); i < 32; i += LANES) lengths[288 + i] = 5;
 		return compressed(288, 32);
 	}
@@ -139,31 +142,33 @@ struct Stream {
 	// 3.2.7
 	HR_FN Status dynamic() {
 		in.cover(at, Input::BEYOND);
-		u32 head = in.peek(at), literals = 257 + (head & 31), distances = 1 + (head >> 5 & 31), count = 4 + (head >> 10 & 15);
+		u32 head = in.peek(at), literals = 257 + (head & 31), distances = 1 + (head >> 5 & 31);
+		u32 count = 4 + (head >> 10 & 15);
 		at += 14;
 		if (literals > 286 || distances > 30) return CORRUPT;
-		u8 *lengths = bench.desk.lengths;
+		u8 *lengths = shared.builder.lengths;
 		HR_ROLLED for (u32 i = lane(); i < 19; i += LANES) {
 			u32 symbol = i < 4 ? (i + 16) % 19 : i % 2 ? 7 - (i - 4) / 2 : 8 + (i - 4) / 2;
 			lengths[symbol] = i < count ? (u8)(in.peek(at + 3 * i) & 7) : 0;
 		}
 		syncWarp();
 		at += 3 * count;
-		Builder codes(bench.desk, 0, 19, CODE_LENGTHS);
-		Status status = codes.make(bench.tables.literals, Tables::LITERAL_ENTRIES);
+		Builder codes(shared.builder, 0, 19, CODE_LENGTHS);
+		Status status = codes.make(shared.tables.literals, Tables::LITERAL_ENTRIES);
 		if (status != OK) return status;
 		return codeLengths(literals + distances) ? compressed(literals, distances) : CORRUPT;
 	}
 
 	// codeLengths reads those of n codes. At most 14 bits tell one.
 	HR_FN bool codeLengths(u32 n) {
-		in.cover(at, 14 * Desk::MOST / 8 + Input::BEYOND);
-		u8 *lengths = bench.desk.lengths;
+		in.cover(at, 14 * BuilderShared::MOST / 8 + Input::BEYOND);
+		u8 *lengths = shared.builder.lengths;
 		Bits bits(in, at);
 		u32 before = 0;
 		HR_ROLLED for (u32 i = 0; i < n;) {
 			bits.fill();
-			u32 e = bench.tables.literals[bits.low & ((1u << Tables::CODE_LENGTH_BITS) - 1)], symbol = e >> 8;
+			u32 e = shared.tables.literals[bits.low & ((1u << Tables::CODE_LENGTH_BITS) - 1)],
+			    symbol = e >> 8;
 			if (kindOf(e) == WRONG) return false;
 			bits.skip(e & 15);
 			u32 repeat = 1, extra = 0;
@@ -184,14 +189,14 @@ struct Stream {
 		return !in.torn(at);
 	}
 
-	// compressed decodes a block whose code lengths are on the desk.
+	// compressed decodes a block whose code lengths are in shared memory.
 	HR_FN Status compressed(u32 literals, u32 distances) {
 		syncWarp();
-		Builder first(bench.desk, 0, literals, LITERALS);
-		Status status = first.make(bench.tables.literals, Tables::LITERAL_ENTRIES);
+		Builder first(shared.builder, 0, literals, LITERALS);
+		Status status = first.make(shared.tables.literals, Tables::LITERAL_ENTRIES);
 		if (status != OK) return status;
-		Builder second(bench.desk, literals, distances, DISTANCES);
-		status = second.make(bench.tables.distances, Tables::DISTANCE_ENTRIES);
+		Builder second(shared.builder, literals, distances, DISTANCES);
+		status = second.make(shared.tables.distances, Tables::DISTANCE_ENTRIES);
 		bool last = false;
 		HR_ROLLED while (status == OK && !last) status = segment(last);
 		return status;
@@ -202,7 +207,7 @@ struct Stream {
 		in.cover(at, 4 * LANES * span + Input::BEYOND);
 		u32 before = 32 * span * lane(), from = at + before;
 		Span s;
-		s.scan(in, bench.tables, from - least(before, ahead), from, from + 32 * span);
+		s.scan(in, shared.tables, from - least(before, ahead), from, from + 32 * span);
 		u32 found = shuffle(s.end, lane() - 1), halted = shuffle(s.halt, lane() - 1);
 		u32 bytes = sumBelow(s.bytes), matches = sumBelow(s.matches);
 		u32 lost = ballot(lane() > 0 && (halted || found != s.start));
@@ -218,14 +223,15 @@ struct Stream {
 		out.copyMatches(allMatches);
 		out.wrote(allBytes);
 		last = halt == END;
-		if (!last) adapt(count, (full & 1u << (count & 31)) || end < at + 32 * span * count, allBytes, allMatches);
+		if (!last)
+			adapt(count, (full & 1u << (count & 31)) || end < at + 32 * span * count, allBytes, allMatches);
 		at = end;
 		return OK;
 	}
 
 	// write decodes the span of a lane again. It is false if a match begins before the output.
 	HR_FN bool write(const Span &s, u32 to, u32 match) const {
-		Reader r(in, bench.tables, s.start);
+		Reader r(in, shared.tables, s.start);
 		u32 start = out.start - out.origin; // which may be before the segment
 		bool good = true;
 		HR_ROLLED while (r.at() < s.end) {
@@ -248,7 +254,8 @@ struct Stream {
 	HR_FN void adapt(u32 count, bool full, u32 bytes, u32 matches) {
 		if (count == LANES) {
 			ahead = most(ahead - ahead / 16, (u32)LEAST_AHEAD);
-			if (8 * bytes <= 7 * Output::SEGMENT && 8 * matches <= 7 * Output::MATCHES) span = least(span + 2, (u32)Input::SPAN);
+			if (8 * bytes <= 7 * Output::SEGMENT && 8 * matches <= 7 * Output::MATCHES)
+				span = least(span + 2, (u32)Input::SPAN);
 		} else if (full) {
 			span = span * count / LANES | 1;
 		} else {
@@ -257,7 +264,8 @@ struct Stream {
 	}
 };
 
-static_assert(16 * Input::SPAN <= Output::MATCHES && Input::SPAN % 2 == 1, "a lane has room; lanes read from different banks");
+static_assert(16 * Input::SPAN <= Output::MATCHES && Input::SPAN % 2 == 1,
+    "a lane has room; lanes read from different banks");
 
 } // namespace inflate
 } // namespace hr

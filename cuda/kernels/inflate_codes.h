@@ -65,8 +65,8 @@ HR_FN u32 reversed(u32 v, u32 n) {
 	return v >> (16 - n);
 }
 
-// Desk is what tables are made of, in shared memory.
-struct Desk {
+// BuilderShared is the shared memory that a table is made from.
+struct BuilderShared {
 	enum { MOST = 320 }; // symbols of two alphabets
 
 	u8 lengths[MOST]; // of codes
@@ -76,26 +76,29 @@ struct Desk {
 	u16 bias[16];     // from a code of so many bits to the place of its symbol
 };
 
-// Builder makes a table of the codes of n symbols, whose lengths begin at first of the desk.
+// Builder makes a table of the codes of n symbols, whose lengths begin at first of those in shared memory.
 // All lanes have the same in it. Codes are looked at as numbers of LONGEST bits.
 struct Builder {
-	Desk &desk;
+	BuilderShared &shared;
 	const u8 *lengths;
 	u32 symbols, alphabet, bits;
 	u32 limits[LONGEST + 1]; // codes of up to so many bits are below it
 
-	HR_FN Builder(Desk &d, u32 first, u32 n, u32 a) : desk(d), lengths(d.lengths + first), symbols(n), alphabet(a) {
-		bits = a == LITERALS ? Tables::LITERAL_BITS : a == DISTANCES ? Tables::DISTANCE_BITS : Tables::CODE_LENGTH_BITS;
+	HR_FN Builder(BuilderShared &d, u32 first, u32 n, u32 a)
+	    : shared(d), lengths(d.lengths + first), symbols(n), alphabet(a) {
+		bits = a == LITERALS    ? Tables::LITERAL_BITS
+		       : a == DISTANCES ? Tables::DISTANCE_BITS
+		                        : Tables::CODE_LENGTH_BITS;
 	}
 
 	HR_FN u32 lengthOf(u32 symbol) const { return symbol < symbols ? lengths[symbol] : 0; }
 
 	HR_FN void count() {
-		HR_ROLLED for (u32 i = lane(); i < 16; i += LANES) desk.counts[i] = 0;
+		HR_ROLLED for (u32 i = lane(); i < 16; i += LANES) shared.counts[i] = 0;
 		syncWarp();
 		HR_ROLLED for (u32 first = 0; first < symbols; first += LANES) {
 			u32 n = lengthOf(first + lane()), same = match(n);
-			if (n > 0 && lowest(same) == lane()) desk.counts[n] = (u16)(desk.counts[n] + hr::count(same));
+			if (n > 0 && lowest(same) == lane()) shared.counts[n] = (u16)(shared.counts[n] + hr::count(same));
 			syncWarp();
 		}
 	}
@@ -104,26 +107,27 @@ struct Builder {
 	HR_FN bool limit() {
 		u32 code = 0, place = 0;
 		limits[0] = 0;
+		if (lane() == 0) shared.places[0] = 0; // which sort reads with the others
 		HR_UNROLL for (u32 n = 1; n <= LONGEST; n++) {
 			if (lane() == 0) {
-				desk.places[n] = (u16)place;
-				desk.bias[n] = (u16)(place - (code >> (LONGEST - n)));
+				shared.places[n] = (u16)place;
+				shared.bias[n] = (u16)(place - (code >> (LONGEST - n)));
 			}
-			u32 c = desk.counts[n];
+			u32 c = shared.counts[n];
 			place += c;
 			code += c << (LONGEST - n);
 			limits[n] = code;
 		}
 		syncWarp();
-		return code == 1u << LONGEST || place == 0 || (place == 1 && desk.counts[1] == 1);
+		return code == 1u << LONGEST || place == 0 || (place == 1 && shared.counts[1] == 1);
 	}
 
 	HR_FN void sort() {
 		HR_ROLLED for (u32 first = 0; first < symbols; first += LANES) {
-			u32 n = lengthOf(first + lane()), same = match(n), place = desk.places[n];
-			if (n > 0) desk.sorted[place + hr::count(same & ((1u << lane()) - 1))] = (u16)(first + lane());
+			u32 n = lengthOf(first + lane()), same = match(n), place = shared.places[n];
+			if (n > 0) shared.sorted[place + hr::count(same & below())] = (u16)(first + lane());
 			syncWarp();
-			if (n > 0 && lowest(same) == lane()) desk.places[n] = (u16)(place + hr::count(same));
+			if (n > 0 && lowest(same) == lane()) shared.places[n] = (u16)(place + hr::count(same));
 			syncWarp();
 		}
 	}
@@ -138,7 +142,7 @@ struct Builder {
 
 	HR_FN u16 entry(u32 code, u32 n) const {
 		if (n > LONGEST) return WRONG << 4 | 1;
-		return (u16)(meaning(alphabet, desk.sorted[(u16)(desk.bias[n] + (code >> (LONGEST - n)))]) | n);
+		return (u16)(meaning(alphabet, shared.sorted[(u16)(shared.bias[n] + (code >> (LONGEST - n)))]) | n);
 	}
 
 	HR_FN void first(u16 *table) const {
@@ -156,7 +160,8 @@ struct Builder {
 		HR_ROLLED for (u32 from = limits[bits] >> rest; from < end; from += LANES) {
 			u32 code = from + lane();
 			bool has = code < end;
-			u32 more = has ? bitsOf((code << rest) + (1u << rest) - 1) - bits : 0, size = has ? 1u << more : 0;
+			u32 more = has ? bitsOf((code << rest) + (1u << rest) - 1) - bits : 0;
+			u32 size = has ? 1u << more : 0;
 			u32 sum = sumBelow(size), at = next + sum - size;
 			next += shuffle(sum, LANES - 1);
 			if (next > entries) return false;

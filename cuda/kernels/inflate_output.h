@@ -23,7 +23,10 @@ struct Ahead {
 #else
 	u8 bytes[8];
 	HR_FN void load(bool wanted, const u8 *p, u32 n) {
-		if (wanted) memcpy(bytes, p, least(n, 8u));
+		if (!wanted) return;
+		memcpy(bytes, p, least(n, 8u));
+		u32 lead = (u32)(u64)p & 3;
+		wide(p - lead, least((lead + n + 3) & ~3u, 12u));
 	}
 	HR_FN u32 byte(u32 i) const { return bytes[i]; }
 #endif
@@ -47,16 +50,6 @@ struct Match {
 		distance = (entry >> 17) + 1;
 	}
 };
-
-// lanesUpTo is the number of lanes whose v is not above limit, for v that grow from lane to
-// lane, in the last lane beyond the limit.
-HR_FN u32 lanesUpTo(u32 v, u32 limit) {
-	u32 n = 0;
-	HR_UNROLL for (u32 step = LANES / 2; step > 0; step /= 2) {
-		if (shuffle(v, n + step - 1) <= limit) n += step;
-	}
-	return n;
-}
 
 // Output is the end of what is decoded. Positions count from the multiple of 16 at or before the
 // first byte; what lies before flushed is in memory, the rest in shared memory.
@@ -107,7 +100,7 @@ struct Output {
 		u32 stop = at & ~15u;
 		if (stop <= flushed) return;
 		flush(stop);
-		if (lane() == 0) putVector(bytes, getVector(here(stop)));
+		if (lane() == 0) moveVector(bytes, here(stop));
 		origin = stop;
 		syncWarp();
 	}
@@ -127,6 +120,7 @@ struct Output {
 	// copyMatches copies those of the list, whose literals are all here.
 	HR_FN void copyMatches(u32 count) {
 		u32 left = 0; // those of the list that do not come from memory
+		u32 first4 = (start + 3) & ~3u, last4 = flushed & ~3u; // memory is read by words: all of such a word is ours, and there
 		HR_ROLLED for (u32 first = 0; first < count; first += AHEAD * LANES) {
 			u32 entry[AHEAD];
 			bool far[AHEAD];
@@ -135,7 +129,7 @@ struct Output {
 				u32 i = first + k * LANES + lane();
 				entry[k] = i < count ? list[i] : 0;
 				Match m(entry[k], bytes);
-				far[k] = i < count && m.length < Match::LONG && source(m) + m.length <= flushed;
+				far[k] = i < count && m.length < Match::LONG && source(m) >= first4 && source(m) + m.length <= last4;
 				head[k].load(far[k], base + source(m), m.length);
 			}
 			syncWarp(); // the entries are read
@@ -172,6 +166,7 @@ struct Output {
 		u32 begun = lanesUpTo(to + m.length, from), before = lanesUpTo(to + 1, least(from + m.length, to));
 		u32 needs = ((1u << before) - 1) & ~((1u << begun) - 1);
 		u32 pending = ballot(has);
+		syncWarp(); // lengths are read, which stand where bytes go
 		HR_ROLLED while (pending) {
 			bool now = (pending >> lane() & 1) && (pending & needs) == 0;
 			if (now && alone) copyAlone(m);
@@ -190,7 +185,7 @@ struct Output {
 		u8 *to = bytes + m.to;
 		const u8 *from = to - m.distance;
 		u32 d = m.distance;
-		u8 v[4] = {from[0], from[d > 1], from[d > 2 ? 2 : 0], from[d > 3 ? 3 : d == 2]};
+		u8 v[4] = {from[0], from[d > 1], from[d > 2 ? 2 : 0], from[m.length == Match::LEAST ? 0 : d > 3 ? 3 : d == 2]}; // none that is not of it: another lane may write there
 		HR_UNROLL for (u32 k = 0; k < 4; k++) {
 			if (k < m.length) to[k] = v[k];
 		}

@@ -426,7 +426,7 @@ func TestInflateDamage(t *testing.T) {
 	if refused < len(cases)/3 || refused > len(cases)*19/20 {
 		t.Fatalf("%d of %d are refused: the damage is not varied", refused, len(cases))
 	}
-	onMachines(t, func(t *testing.T, m *machine) { inflateAll(t, m, m.thin(cases, 0, 3)) })
+	onMachines(t, func(t *testing.T, m *machine) { inflateAll(t, m, cases) })
 }
 
 // unchecked is a zlib case without its checksum, as Go's inflate sees it.
@@ -453,7 +453,7 @@ func FuzzInflate(f *testing.F) {
 			f.Add(c.src, uint16(c.size), c.method == BloscZlib, true)
 		}
 	}
-	m := start(f, "-DHR_THREAD")
+	m := start(f, oneThread)
 	f.Fuzz(func(t *testing.T, src []byte, size uint16, blosc, raw bool) {
 		c := chunkCase{name: "fuzz", method: Gzip, src: src, size: int(size)}
 		switch {

@@ -63,6 +63,8 @@ struct LZ4Format {
 };
 
 // decodeLZ4 is compiled on its own, so that what the caller has to remember takes no registers here.
-HR_FAR bool decodeLZ4(u8 *dst, u32 dstBytes, const u8 *src, u32 srcBytes) { return decodeStream<LZ4Format>(dst, dstBytes, src, srcBytes); }
+HR_FAR bool decodeLZ4(u8 *dst, u32 dstBytes, const u8 *src, u32 srcBytes) {
+	return decodeStream<LZ4Format>(dst, dstBytes, src, srcBytes);
+}
 
 } // namespace hr

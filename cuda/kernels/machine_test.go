@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,29 +24,54 @@ type machine struct {
 	out    *bufio.Reader
 	stderr *bytes.Buffer
 	fibers bool
+	every  int  // of many cases, decode one of so many
+	fill   byte // what the work memory of zstd holds before
 }
 
 // thin is what is decoded of many cases: by fibers, which are slow, all of up to so many bytes, but
-// only one of so many of the longer ones.
+// only one of so many of the longer ones; the build for races, which takes four times as long, leaves out more. It is
+// for what encoders wrote, where long cases differ from short ones in how often the same is done. Damaged chunks
+// are never thinned: each may go another way.
 func (m *machine) thin(cases []chunkCase, short, every int) []chunkCase {
 	if !m.fibers {
 		return cases
 	}
 	var out []chunkCase
 	for i, c := range cases {
-		if c.size <= short || i%every == 0 {
+		if (c.size <= short && i%m.every == 0) || i%(every*m.every) == 0 {
 			out = append(out, c)
 		}
 	}
 	return out
 }
 
+// A host build. Compiling is most of the time of these tests: none has all sanitizers.
+type hostBuild struct {
+	name    string
+	every   int
+	compile []string
+	link    []string // in a step of its own, if there is one
+}
+
+var (
+	oneThread = hostBuild{"one thread", 1, []string{"-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}, nil}
+	asFibers  = hostBuild{"fibers", 1, []string{"-O1", "-fsanitize=address", "-DHR_FIBERS"}, nil}
+	// testdata/races.cc takes the place of the compiler's library.
+	forRaces = hostBuild{
+		"races", 3,
+		[]string{"-O1", "-fsanitize=thread", "-DHR_FIBERS", "-DHR_RACES", "-Wno-maybe-uninitialized"},
+		[]string{"-O2", "testdata/races.cc", "-Wl,--wrap=memcpy,--wrap=memset"},
+	}
+)
+
+func (b hostBuild) fibers() bool { return slices.Contains(b.compile, "-DHR_FIBERS") }
+
 // builds has one build of the driver at a time.
 var builds sync.Mutex
 
 // build compiles the driver, unless there is one of these sources: fuzzers run in several
-// processes, some for two seconds, and compiling takes longer.
-func build(t testing.TB, flag string) string {
+// processes, some for two seconds, and compiling takes longer. more goes to the compiler.
+func build(t testing.TB, kind hostBuild, more ...string) string {
 	t.Helper()
 	builds.Lock()
 	defer builds.Unlock()
@@ -52,33 +79,38 @@ func build(t testing.TB, flag string) string {
 	if err != nil {
 		t.Skip("no g++: the host build of the kernels cannot be tested")
 	}
-	// Compiling is most of the time of these tests: neither build has everything.
-	sanitizers := []string{"-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"}
-	if flag == "-DHR_FIBERS" {
-		sanitizers = []string{"-O1", "-fsanitize=address"}
-	}
-	command := exec.Command(compiler, append(sanitizers, "-std=c++17", "-g1", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror",
-		flag, "testdata/driver.cc")...)
+	common := []string{"-std=c++17", "-g1", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror"}
+	args := slices.Concat(kind.compile, more, common, []string{"testdata/driver.cc"})
 	folder := driverFolder(t)
-	path := filepath.Join(folder, fmt.Sprintf("driver%s-%x", flag, readSources(t, command)))
+	path := filepath.Join(folder, fmt.Sprintf("driver-%s-%x", strings.ReplaceAll(kind.name, " ", "-"), readSources(t, compiler, args, kind.link)))
 	now := time.Now()
 	if os.Chtimes(path, now, now) == nil {
 		return path
 	}
-	unfinished, err := os.CreateTemp(folder, "unfinished")
+	unfinished, err := os.MkdirTemp(folder, "unfinished")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = unfinished.Close() // nothing was written
-	defer func() { _ = os.Remove(unfinished.Name()) }()
-	command.Args = append(command.Args, "-o", unfinished.Name())
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", command, err, out)
+	defer func() { _ = os.RemoveAll(unfinished) }()
+	object, program := filepath.Join(unfinished, "driver.o"), filepath.Join(unfinished, "driver")
+	if kind.link == nil {
+		compile(t, compiler, args, "-o", program)
+	} else {
+		compile(t, compiler, args, "-c", "-o", object)
+		compile(t, compiler, slices.Concat(common, kind.link, []string{object}), "-o", program)
 	}
-	if err := os.Rename(unfinished.Name(), path); err != nil { // at once, for other processes
+	if err := os.Rename(program, path); err != nil { // at once, for other processes
 		t.Fatal(err)
 	}
 	return path
+}
+
+func compile(t testing.TB, compiler string, args []string, more ...string) {
+	t.Helper()
+	command := exec.Command(compiler, slices.Concat(args, more)...)
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", command, err, out)
+	}
 }
 
 // driverFolder is where drivers are kept. Those that nobody has used for a week go.
@@ -106,14 +138,14 @@ func driverFolder(t testing.TB) string {
 
 // readSources is the hash of what the driver is made of. Since go test sees which files are
 // read here, it does not take an old result for a new one.
-func readSources(t testing.TB, command *exec.Cmd) []byte {
+func readSources(t testing.TB, compiler string, args ...[]string) []byte {
 	t.Helper()
-	version, err := exec.Command(command.Path, "--version").Output()
+	version, err := exec.Command(compiler, "--version").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	sum := sha256.New()
-	_, _ = fmt.Fprintf(sum, "%s\n%q\n", version, command.Args)
+	_, _ = fmt.Fprintf(sum, "%s\n%q\n", version, args)
 	for _, pattern := range []string{"*.h", "*.cu", "*.cc", "testdata/*.cc"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
@@ -130,10 +162,21 @@ func readSources(t testing.TB, command *exec.Cmd) []byte {
 	return sum.Sum(nil)[:8]
 }
 
-func start(t testing.TB, flag string) *machine {
+func start(t testing.TB, kind hostBuild) *machine {
 	t.Helper()
-	command := exec.Command(build(t, flag))
-	m := &machine{stderr: new(bytes.Buffer), fibers: flag == "-DHR_FIBERS"}
+	m, end := startAs(t, exec.Command(build(t, kind)), kind)
+	t.Cleanup(func() {
+		if err := end(); err != nil {
+			t.Errorf("the driver: %v\n%s", err, m.stderr)
+		}
+	})
+	return m
+}
+
+// startAs starts a driver, and gives what ends it.
+func startAs(t testing.TB, command *exec.Cmd, kind hostBuild) (m *machine, end func() error) {
+	t.Helper()
+	m = &machine{stderr: new(bytes.Buffer), fibers: kind.fibers(), every: kind.every, fill: 0xdd}
 	command.Stderr = m.stderr
 	in, err := command.StdinPipe()
 	if err != nil {
@@ -147,20 +190,16 @@ func start(t testing.TB, flag string) *machine {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = in.Close() // ends it
-		if err := command.Wait(); err != nil {
-			t.Errorf("the driver: %v\n%s", err, m.stderr)
-		}
-	})
-	return m
+	return m, func() error {
+		_ = in.Close()
+		return command.Wait()
+	}
 }
 
-// onMachines runs a test on both host builds. (HR_THREAD is no switch: without
-// HR_FIBERS a block is one thread.)
+// onMachines runs a test on all host builds.
 func onMachines(t *testing.T, test func(t *testing.T, m *machine)) {
-	for name, flag := range map[string]string{"one thread": "-DHR_THREAD", "fibers": "-DHR_FIBERS"} {
-		t.Run(name, func(t *testing.T) { test(t, start(t, flag)) })
+	for _, kind := range []hostBuild{oneThread, asFibers, forRaces} {
+		t.Run(kind.name, func(t *testing.T) { test(t, start(t, kind)) })
 	}
 }
 

@@ -30,7 +30,8 @@ template <u32 SIZE_, u32 PIECE_, u32 FLUSH_, u32 KEPT_ = (SIZE_ - PIECE_) / 32 *
 	// What is flushed needs not be kept, and a match that begins before what is kept is flushed
 	// as a whole, though a batch was parsed before the last one was written.
 	static_assert(KEPT >= 2 * PIECE + FLUSH, "far matches are in memory");
-	static_assert(KEPT + 16 * LANES + 16 <= SIZE - PIECE, "what is moved does not reach into the place of what is moved with it");
+	static_assert(KEPT + 16 * LANES + 16 <= SIZE - PIECE,
+	    "what is moved does not reach into the place of what is moved with it");
 	static constexpr bool OVERLAPS = 2 * KEPT + 16 > SIZE - PIECE; // but perhaps of what was moved before
 
 	u8 *bytes;    // those from origin on
@@ -58,7 +59,8 @@ template <u32 SIZE_, u32 PIECE_, u32 FLUSH_, u32 KEPT_ = (SIZE_ - PIECE_) / 32 *
 				storeVector(base + v, getVector(here(v)).w);
 				continue;
 			}
-			HR_ROLLED for (u32 i = most(v, flushed); i < least(v + 16, stop); i++) storeByte(base + i, *here(i));
+			HR_ROLLED for (u32 i = most(v, flushed); i < least(v + 16, stop); i++)
+				storeByte(base + i, *here(i));
 		}
 		flushed = stop;
 	}
@@ -75,7 +77,9 @@ template <u32 SIZE_, u32 PIECE_, u32 FLUSH_, u32 KEPT_ = (SIZE_ - PIECE_) / 32 *
 	}
 
 	// keptAt is the first position that is here for sure when the bytes before stop are written.
-	HR_FN u32 keptAt(u32 stop) const { return stop - origin > SIZE - PIECE ? most(oldest, (stop - KEPT) & ~15u) : oldest; }
+	HR_FN u32 keptAt(u32 stop) const {
+		return stop - origin > SIZE - PIECE ? most(oldest, (stop - KEPT) & ~15u) : oldest;
+	}
 
 	// slide makes room.
 	HR_FN void slide() {
@@ -83,7 +87,7 @@ template <u32 SIZE_, u32 PIECE_, u32 FLUSH_, u32 KEPT_ = (SIZE_ - PIECE_) / 32 *
 		u8 *from = here(to);
 		HR_ROLLED for (u32 i = 0; i < at - to; i += 16 * LANES) {
 			u32 v = i + 16 * lane();
-			if (v < at - to) putVector(bytes + v, getVector(from + v));
+			if (v < at - to) moveVector(bytes + v, from + v);
 			if (OVERLAPS) syncWarp();
 		}
 		origin = to;
@@ -136,7 +140,8 @@ template <u32 SIZE_, u32 PIECE_, u32 FLUSH_, u32 KEPT_ = (SIZE_ - PIECE_) / 32 *
 	// those that lie distance before. No lane reads what another writes.
 	HR_FN void repeat(u32 to, u32 distance, u32 n) const {
 		const u8 *from = here(to - distance);
-		HR_ROLLED for (u32 i = lane(); i < n; i += LANES) *here(to + i) = from[distance < n ? i - distance * quotient(i, distance) : i];
+		HR_ROLLED for (u32 i = lane(); i < n; i += LANES)
+			*here(to + i) = from[distance < n ? i - distance * quotient(i, distance) : i];
 	}
 
 	// copy is the same for a position that is a multiple of 4, and a distance of nearly half a

@@ -84,18 +84,18 @@ struct Plan {
 	}
 };
 
-// Bench is the shared memory that a warp decodes in. Output is last: what is not of it
+// WarpShared is the shared memory that a warp decodes in. Output is last: what is not of it
 // lies before.
-struct alignas(16) Bench {
+struct alignas(16) WarpShared {
 	WindowBytes window;
 	Plan plan;
 	Stage stages[2];
 	u8 recent[Recent::SIZE + 32]; // bytes are written by 32
 };
 
-HR_FN Bench &benchOfWarp() {
-	HR_SHARED Bench benches[DECODE_BLOCK / 32];
-	return benches[warp()];
+HR_FN WarpShared &sharedOfWarp() {
+	HR_SHARED WarpShared shared[DECODE_BLOCK / 32];
+	return shared[warp()];
 }
 
 // Batch is what the lanes of a warp decode at once: each some sequences, one after the other.
@@ -119,7 +119,7 @@ struct Batch {
 			u32 lead = (u32)(u64)from & 3;
 			if (s.staged()) {
 				HR_UNROLL for (u32 i = 0; i < Stage::WORDS; i++) {
-					if (4 * i < lead + s.length) fetchWord(moved(stageOf(k), 4 * i), from - lead + 4 * i);
+					if (4 * i < lead + s.length) fetchWord(moved(stageOf(k), 4 * i), from - lead + 4 * i, (i32)(lead - 4 * i), (i32)(lead + s.length - 4 * i));
 				}
 			} else if (s.far) {
 				prefetch(from);
@@ -174,7 +174,7 @@ struct Batch {
 
 		// sources are those of the lane's next N bytes.
 		template <u32 N> HR_FN void sources(Place *from) {
-			u32 begins[N], v[N][4], upTo = (2u << lane()) - 1;
+			u32 begins[N], v[N][4], upTo = 2 * below() + 1;
 			HR_UNROLL for (u32 r = 0; r < N; r++) {
 				u32 mine = 0;
 				HR_UNROLL for (u32 k = 0; k < EACH; k++) mine |= LANES > 1 ? bitAt(starts[k] - LANES * r) : starts[k] == r;
@@ -189,28 +189,36 @@ struct Batch {
 			at += LANES * N;
 		}
 
-		// write writes N bytes a lane.
-		template <u32 N> HR_FN void write() {
+		// write writes N bytes a lane. More than LANES * (N - 1), and those before left, are of the batch; what a
+		// lane makes behind these is nothing, so it reads no source but the byte that it writes.
+		template <u32 N> HR_FN void write(u32 left) {
 			Place from[N], to = moved(begin, lane());
 			sources<N>(from);
+			bool none = lane() + LANES * (N - 1) >= left;
 			bool inside = false;
 			HR_UNROLL for (u32 r = 0; r < N; r++) inside |= from[r] >= begin;
 			if (ballot(inside) == 0) {
 				u32 v[N];
-				HR_UNROLL for (u32 r = 0; r < N; r++) v[r] = byteAt(from[r]);
+				HR_UNROLL for (u32 r = 0; r < N; r++) v[r] = byteOf(from[r], moved(to, LANES * r), false, r == N - 1 && none);
 				HR_UNROLL for (u32 r = 0; r < N; r++) putByte(moved(to, LANES * r), v[r]);
 				begin = moved(begin, LANES * N);
 				syncWarp();
 				return;
 			}
 			HR_UNROLL for (u32 r = 0; r < N; r++) {
-				u32 v = byteAt(from[r]);
 				inside = from[r] >= begin;
+				// What another lane writes now it does not read. It may be its own source.
+				u32 v = byteOf(from[r], moved(to, LANES * r), inside, r == N - 1 && none);
 				if (ballot(inside)) v = follow(v, inside ? apart(from[r], begin) : lane());
 				putByte(moved(to, LANES * r), v);
 				begin = moved(begin, LANES);
 				syncWarp();
 			}
+		}
+
+		static HR_FN u32 byteOf(Place from, Place to, bool inside, bool none) {
+			bool used = !none && (!inside || from == to);
+			return counts(used) ? byteAt(inside || none ? to : from) : 0;
 		}
 
 		// follow gives a lane the value of the lane that its source is, or that one's source.
@@ -231,8 +239,8 @@ struct Batch {
 		Bytes bytes = {moved(plan, 0u - 16), {}, lane(), begin};
 		HR_UNROLL for (u32 k = 0; k < EACH; k++) bytes.starts[k] = has(k) ? mine[k].to - first : 0x80000000u;
 		u32 left = total;
-		HR_ROLLED for (; left > (ROUNDS - 1) * LANES; left -= least<u32>(left, ROUNDS * LANES)) bytes.write<ROUNDS>();
-		HR_ROLLED for (; left > 0; left -= least<u32>(left, LANES)) bytes.write<1>();
+		HR_ROLLED for (; left > (ROUNDS - 1) * LANES; left -= least<u32>(left, ROUNDS * LANES)) bytes.write<ROUNDS>(left);
+		HR_ROLLED for (; left > 0; left -= least<u32>(left, LANES)) bytes.write<1>(left);
 	}
 };
 
@@ -277,10 +285,10 @@ HR_FN Batch none() {
 // decodeStream decodes a stream that must fill dst. All lanes of a warp call it, and get the same
 // answer. Lengths are at most 2^31.
 template <class Format> HR_FN bool decodeStream(u8 *dst, u32 dstBytes, const u8 *src, u32 srcBytes) {
-	Bench &bench = benchOfWarp();
-	Window in(bench.window, src, srcBytes);
-	Recent out(bench.recent, dst);
-	Place planAt = placeOf(&bench.plan), stages = placeOf(bench.stages[0].of[EACH * lane()]);
+	WarpShared &shared = sharedOfWarp();
+	Window in(shared.window, src, srcBytes);
+	Recent out(shared.recent, dst);
+	Place planAt = placeOf(&shared.plan), stages = placeOf(shared.stages[0].of[EACH * lane()]);
 	u32 at = in.first, stop = out.at + dstBytes, turn = 0;
 	Progress progress = MORE;
 	Batch batch = none();

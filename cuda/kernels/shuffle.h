@@ -51,11 +51,11 @@ HR_FAR u32 unshuffle2(u8 *dst, const u8 *src, u32 n, u32 id, u32 count) {
 			a[k].load(src + 8 * at[k]);
 			b[k].load(src + n + 8 * at[k]);
 		}
-		HR_UNROLL for (int k = 0; k < 2; k++) {
+		HR_UNROLL for (u32 k = 0; k < 2; k++) {
 			u32 w[4] = {
 			    permute(a[k].word(0), b[k].word(0), 0x5140), permute(a[k].word(0), b[k].word(0), 0x7362),
 			    permute(a[k].word(1), b[k].word(1), 0x5140), permute(a[k].word(1), b[k].word(1), 0x7362)};
-			storeVector(dst + 16 * (u64)at[k], w);
+			if (g + k * count < groups) storeVector(dst + 16 * (u64)at[k], w);
 		}
 	}
 	return 8 * groups;
@@ -67,10 +67,10 @@ HR_FAR u32 unshuffle4(u8 *dst, const u8 *src, u32 n, u32 id, u32 count) {
 		u32 at[2] = {g, least(g + count, groups - 1)};
 		Run<1> run[8];
 		HR_UNROLL for (int k = 0; k < 8; k++) run[k].load(src + (u64)(k % 4) * n + 4 * at[k / 4]);
-		HR_UNROLL for (int k = 0; k < 2; k++) {
+		HR_UNROLL for (u32 k = 0; k < 2; k++) {
 			u32 w[4] = {run[4 * k].word(0), run[4 * k + 1].word(0), run[4 * k + 2].word(0), run[4 * k + 3].word(0)};
 			transpose4(w[0], w[1], w[2], w[3]);
-			storeVector(dst + 16 * (u64)at[k], w);
+			if (g + k * count < groups) storeVector(dst + 16 * (u64)at[k], w);
 		}
 	}
 	return 4 * groups;

@@ -1,5 +1,5 @@
 // The words of the machine: what the kernels need of a GPU, or of a host that
-// stands in for one. There are three builds of the same source:
+// stands in for one. There are three builds of the same source, and of the last one a fourth (HR_RACES):
 //
 //   GPU          NVRTC, nvcc or clang; no CUDA header is included
 //   host         one thread is a block and one lane a warp: fast, for running
@@ -113,6 +113,12 @@ HR_FN u64 fetchAdd(u64 *p, u64 n) {
 	asm volatile("atom.add.u64 %0, [%1], %2;" : "=l"(out) : "l"(p), "l"(n) : "memory");
 	return out;
 }
+// current is a number that others raise in this moment.
+HR_FN u32 current(const u32 *p) {
+	u32 out;
+	asm volatile("ld.relaxed.gpu.u32 %0, [%1];" : "=r"(out) : "l"(p) : "memory");
+	return out;
+}
 // raise makes a number at least n.
 HR_FN void raise(u32 *p, u32 n) {
 	asm volatile("red.max.u32 [%0], %1;" ::"l"(p), "r"(n) : "memory");
@@ -173,6 +179,12 @@ HR_FN Place placeOf(const void *shared) {
 	asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(out) : "l"(shared));
 	return out;
 }
+// constantPlaceOf is for a variable: the compiler sees that its place is a constant, and keeps no register for it.
+#if defined(__clang__)
+HR_FN Place constantPlaceOf(const void *shared) { return placeOf(shared); }
+#else
+HR_FN Place constantPlaceOf(const void *shared) { return (u32)__cvta_generic_to_shared(shared); }
+#endif
 // within is a place in an array that begins at a multiple of its size.
 HR_FN Place within(Place array, u32 offset) { return array | offset; }
 HR_FN u32 halfAt(Place p) {
@@ -185,11 +197,23 @@ HR_FN u32 wordAt(Place p) {
 	asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(p));
 	return v;
 }
+// partAt is the word at a place, of which the bytes from one on and before another are used: no others, and
+// if that is none, it is not read.
+HR_FN u32 partAt(Place p, i32 from, i32 stop) {
+	u32 v = 0;
+	asm volatile("{ .reg .pred q; setp.ne.u32 q, %2, 0; @q ld.shared.u32 %0, [%1]; }" : "+r"(v) : "r"(p), "r"((u32)(stop > (from > 0 ? from : 0))));
+	return v;
+}
 HR_FN u32 byteAt(Place p) {
 	u32 v;
 	asm volatile("ld.shared.u8 %0, [%1];" : "=r"(v) : "r"(p));
 	return v;
 }
+// wordFrom is four bytes at any place, at an offset from one that is a multiple of four. It reads no word but those
+// that hold one of them.
+HR_FN u32 wordFrom(Place p, u32 at) { return funnel(wordAt(p + (at & ~3u)), wordAt(p + ((at + 3) & ~3u)), 8 * (at & 3)); }
+// counts is whether a byte that is read is used, for a build that looks for races; for others it is true.
+HR_FN bool counts(bool) { return true; }
 HR_FN void putByte(Place p, u32 v) { asm volatile("st.shared.u8 [%0], %1;" ::"r"(p), "r"(v) : "memory"); }
 HR_FN void putHalf(Place p, u32 v) { asm volatile("st.shared.u16 [%0], %1;" ::"r"(p), "h"((u16)v) : "memory"); }
 HR_FN void vectorAt(Place p, u32 *w) {
@@ -202,9 +226,9 @@ HR_FN void putVectorAt(Place p, const u32 *w) {
 HR_FN u32 apart(Place a, Place b) { return a - b; }
 HR_FN Place moved(Place p, u32 n) { return p + n; }
 
-// fetchWord begins to copy an aligned word of global memory to shared memory. Fetches up to
-// endFetch are a group.
-HR_FN void fetchWord(Place to, const u8 *from) {
+// fetchWord begins to copy an aligned word of global memory to shared memory, of which the bytes from one on and
+// before another are wanted. Fetches up to endFetch are a group.
+HR_FN void fetchWord(Place to, const u8 *from, i32, i32) {
 	asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
 }
 HR_FN void endFetch() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -220,7 +244,16 @@ HR_FN void wordsAt(Place p, u32 &first, u32 &second) { asm volatile("ld.shared.v
 #include <stdint.h>
 #include <string.h>
 
+#if defined(HR_RACES)
+#include "races.h"
+#define HR_FN inline __attribute__((always_inline)) // reports have the lines of all callers
+#define HR_UNSEEN inline __attribute__((no_sanitize("thread")))
+#define HR_LAUNCHER static // one thread launches: what is thread_local is shared memory
+#else
 #define HR_FN inline
+#define HR_UNSEEN inline
+#define HR_LAUNCHER static thread_local
+#endif
 #define HR_FAR inline
 #define HR_KERNEL(block, blocks) extern "C" void
 #define HR_SHARED static thread_local
@@ -235,7 +268,7 @@ namespace hr {
 struct Self {
 	u32 thread, threads, block, blocks;
 };
-extern thread_local Self self;
+HR_LAUNCHER Self self;
 
 HR_FN u32 thread() { return self.thread; }
 HR_FN u32 threads() { return self.threads; }
@@ -263,13 +296,36 @@ HR_FN u32 lowest(u32 bits) { return (u32)__builtin_ctz(bits); }
 HR_FN u32 count(u32 bits) { return (u32)__builtin_popcount(bits); }
 HR_FN u32 highest(u32 bits) { return 31 - (u32)__builtin_clz(bits); }
 HR_FN void prefetch(const void *) {}
-HR_FN u32 take(u32 *counter) { return (*counter)++; }
-template <class T> HR_FN T fetchAdd(T *p, T n) {
+
+// What a build that looks for races is told: that a GPU reads these n bytes, though not all are used, and that
+// the next access of n bytes is an atomic one.
+#if defined(HR_RACES)
+HR_FN void wide(const void *p, u32 n) { hr_races_wide(p, n); }
+HR_FN void atomic(const void *p, u32 n) { hr_races_atomic(p, n); }
+#else
+HR_FN void wide(const void *, u32) {}
+HR_FN void atomic(const void *, u32) {}
+#endif
+template <class T> HR_UNSEEN T added(T *p, T n) {
 	T before = *p;
 	*p += n;
 	return before;
 }
-HR_FN void raise(u32 *p, u32 n) { *p = *p < n ? n : *p; }
+HR_UNSEEN void raised(u32 *p, u32 n) { *p = *p < n ? n : *p; }
+HR_UNSEEN u32 unraised(const u32 *p) { return *p; }
+template <class T> HR_FN T fetchAdd(T *p, T n) {
+	atomic(p, sizeof *p);
+	return added(p, n);
+}
+HR_FN u32 take(u32 *counter) { return fetchAdd(counter, 1u); }
+HR_FN u32 current(const u32 *p) {
+	atomic(p, sizeof *p);
+	return unraised(p);
+}
+HR_FN void raise(u32 *p, u32 n) {
+	atomic(p, sizeof *p);
+	raised(p, n);
+}
 
 HR_FN u32 permute(u32 a, u32 b, u32 selector) {
 	u64 both = (u64)b << 32 | a;
@@ -290,6 +346,7 @@ HR_FN float reciprocal(float v) { return 1 / v; }
 
 typedef u8 *Place;
 HR_FN Place placeOf(const void *shared) { return (u8 *)shared; }
+HR_FN Place constantPlaceOf(const void *shared) { return placeOf(shared); }
 HR_FN Place within(Place array, u32 offset) { return array + offset; }
 HR_FN u32 halfAt(Place p) {
 	u16 v;
@@ -301,7 +358,24 @@ HR_FN u32 wordAt(Place p) {
 	memcpy(&v, p, 4);
 	return v;
 }
+HR_FN u32 partAt(Place p, i32 from, i32 stop) {
+	u32 v = 0;
+	from = from > 0 ? from : 0;
+	stop = stop < 4 ? stop : 4;
+	if (from < stop) wide(p, 4);
+	for (i32 i = from; i < stop; i++) v |= (u32)p[i] << 8 * i;
+	return v;
+}
 HR_FN u32 byteAt(Place p) { return *p; }
+HR_FN u32 wordFrom(Place p, u32 at) {
+	wide(p + (at & ~3u), at & 3 ? 8 : 4);
+	return wordAt(p + at);
+}
+#if defined(HR_RACES)
+HR_FN bool counts(bool v) { return v; }
+#else
+HR_FN bool counts(bool) { return true; }
+#endif
 HR_FN void putByte(Place p, u32 v) { *p = (u8)v; }
 HR_FN void putHalf(Place p, u32 v) {
 	u16 h = (u16)v;
@@ -311,9 +385,17 @@ HR_FN void vectorAt(Place p, u32 *w) { memcpy(w, p, 16); }
 HR_FN void putVectorAt(Place p, const u32 *w) { memcpy(p, w, 16); }
 HR_FN u32 apart(Place a, Place b) { return (u32)(a - b); }
 HR_FN Place moved(Place p, u32 n) { return p + (i32)n; }
-HR_FN void fetchWord(Place to, const u8 *from) { memcpy(to, from, 4); }
+// fetchPart fetches n bytes, of which those from first and before stop are wanted.
+#if defined(HR_RACES)
+HR_FN void fetchPart(Place to, const u8 *from, u32 n, u32 first, u32 stop) { hr_races_fetch(to, from, n, first, stop); }
+HR_FN void endFetch() { hr_races_endFetch(); }
+template <int PENDING> HR_FN void awaitFetch() { hr_races_awaitFetch(PENDING); }
+#else
+HR_FN void fetchPart(Place to, const u8 *from, u32, u32 first, u32 stop) { memcpy(to + first, from + first, stop - first); }
 HR_FN void endFetch() {}
 template <int PENDING> HR_FN void awaitFetch() {}
+#endif
+HR_FN void fetchWord(Place to, const u8 *from, i32 first, i32 stop) { fetchPart(to, from, 4, first > 0 ? first : 0, stop < 4 ? stop : 4); }
 HR_FN void wordsAt(Place p, u32 &first, u32 &second) {
 	first = wordAt(p);
 	second = wordAt(p + 4);
@@ -329,7 +411,20 @@ HR_FN u32 lane() { return thread() % LANES; }
 HR_FN u32 warp() { return thread() / LANES; }
 HR_FN u32 warps() { return threads() / LANES; }
 
+// below masks the lanes before this one.
+HR_FN u32 below() { return (1u << lane()) - 1; }
+
 template <class T> HR_FN T least(T a, T b) { return a < b ? a : b; }
 template <class T> HR_FN T most(T a, T b) { return a > b ? a : b; }
+
+// lanesUpTo is the number of lanes whose v is not above limit, for v that grow from lane to
+// lane, in the last lane beyond the limit.
+HR_FN u32 lanesUpTo(u32 v, u32 limit) {
+	u32 n = 0;
+	HR_UNROLL for (u32 step = LANES / 2; step > 0; step /= 2) {
+		if (shuffle(v, n + step - 1) <= limit) n += step;
+	}
+	return n;
+}
 
 } // namespace hr

@@ -51,6 +51,8 @@ struct Window {
 		base = first - SIZE;
 		count = used = 0;
 		sparse = false;
+		u32 zero[4] = {0, 0, 0, 0};
+		if (lane() == 0) putVectorAt(moved(bytes, SIZE), zero); // which is read with what ends behind the window
 	}
 
 	HR_FN u32 left() const { return count - used; }
@@ -65,7 +67,8 @@ struct Window {
 			return run.word(0);
 		}
 		u32 w = 0;
-		HR_ROLLED for (u32 i = 0; i < 4 && position + i < end; i++) w |= loadByte(words + position + i) << 8 * i;
+		HR_ROLLED for (u32 i = 0; i < 4 && position + i < end; i++)
+			w |= loadByte(words + position + i) << 8 * i;
 		return w;
 	}
 
@@ -77,7 +80,8 @@ struct Window {
 			return v;
 		}
 		HR_UNROLL for (u32 i = 0; i < 16; i++) {
-			if (position + i >= first && position + i < end) v.w[i / 4] |= loadByte(words + position + i) << 8 * (i & 3);
+			if (position + i >= first && position + i < end)
+				v.w[i / 4] |= loadByte(words + position + i) << 8 * (i & 3);
 		}
 		return v;
 	}
@@ -91,11 +95,14 @@ struct Window {
 		if (base >= first && end - base >= SIZE) {
 			HR_ROLLED for (u32 i = 16 * lane(); i < SIZE; i += 16 * AT_ONCE * LANES) {
 				Vector v[AT_ONCE];
-				HR_UNROLL for (u32 k = 0; k < AT_ONCE; k++) loadVector(v[k].w, words + base + i + 16 * LANES * k);
-				HR_UNROLL for (u32 k = 0; k < AT_ONCE; k++) putVectorAt(moved(bytes, i + 16 * LANES * k), v[k].w);
+				HR_UNROLL for (u32 k = 0; k < AT_ONCE; k++)
+					loadVector(v[k].w, words + base + i + 16 * LANES * k);
+				HR_UNROLL for (u32 k = 0; k < AT_ONCE; k++)
+					putVectorAt(moved(bytes, i + 16 * LANES * k), v[k].w);
 			}
 		} else {
-			HR_ROLLED for (u32 i = 16 * lane(); i < SIZE; i += 16 * LANES) putVectorAt(moved(bytes, i), load(base + i).w);
+			HR_ROLLED for (u32 i = 16 * lane(); i < SIZE; i += 16 * LANES)
+				putVectorAt(moved(bytes, i), load(base + i).w);
 		}
 		u32 ahead = base + SIZE + 128 * lane(); // a line of the cache each
 		if (lane() < SIZE / 128 && ahead < end) prefetch(words + ahead);

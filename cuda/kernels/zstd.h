@@ -149,11 +149,11 @@ HR_FN const Chunk &chunkOf(const ZstdParams &p, u32 chunk) { return ((const Chun
 HR_FN u32 *statusOf(const ZstdParams &p, u32 chunk) { return (u32 *)p.status + chunkOf(p, chunk).status; }
 HR_FN const u8 *sourceOf(const ZstdParams &p, u32 chunk) { return (const u8 *)chunkOf(p, chunk).src; }
 
+// statusNow is for kernels in which chunks fail.
+HR_FN u32 statusNow(const ZstdParams &p, u32 chunk) { return current(statusOf(p, chunk)); }
+
 // The worst that any part of a chunk has is its status.
 HR_FN void fail(const ZstdParams &p, u32 chunk, Status why) { raise(statusOf(p, chunk), why); }
-
-// below masks the lanes before this one.
-HR_FN u32 below() { return (1u << lane()) - 1; }
 
 } // namespace zstd
 } // namespace hr

@@ -15,7 +15,7 @@ HR_FN void fetchVectorIf(bool wanted, Place to, const u8 *from) {
 	asm volatile("{ .reg .pred q; setp.ne.u32 q, %0, 0; @q cp.async.ca.shared.global [%1], [%2], 16; }" ::"r"((u32)wanted), "r"(to), "l"(from) : "memory");
 }
 #else
-HR_FN void fetchVector(Place to, const u8 *from) { memcpy((u8 *)to, from, 16); }
+HR_FN void fetchVector(Place to, const u8 *from) { fetchPart(to, from, 16, 0, 16); }
 #endif
 
 // Bits is a bitstream that a lane reads. A ring in shared memory holds VECTORS pieces of 16

@@ -281,7 +281,7 @@ func FuzzBloscZstd(f *testing.F) {
 			f.Add(s.src, uint16(s.size))
 		}
 	}
-	m := start(f, "-DHR_THREAD")
+	m := start(f, oneThread)
 	f.Fuzz(func(t *testing.T, src []byte, size uint16) {
 		sources := []zstdSource{bloscZstd("fuzz", src, int(size))}
 		blocks, arena := zstdRoom(sources)

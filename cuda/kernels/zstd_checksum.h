@@ -6,7 +6,8 @@ namespace hr {
 namespace zstd {
 
 struct XXH64 {
-	static constexpr u64 P1 = 0x9E3779B185EBCA87, P2 = 0xC2B2AE3D27D4EB4F, P3 = 0x165667B19E3779F9, P4 = 0x85EBCA77C2B2AE63,
+	static constexpr u64 P1 = 0x9E3779B185EBCA87, P2 = 0xC2B2AE3D27D4EB4F, P3 = 0x165667B19E3779F9,
+	    P4 = 0x85EBCA77C2B2AE63,
 	                     P5 = 0x27D4EB2F165667C5;
 
 	static HR_FN u64 rotate(u64 v, u32 n) { return v << n | v >> (64 - n); }
@@ -18,22 +19,27 @@ struct XXH64 {
 		return run.word(0) | (u64)run.word(1) << 32;
 	}
 
-	// stripes sums up every fourth word of n stripes of 32 bytes, from the one at p on.
+	// exactly is the same, and reads no byte beside: those behind the output may have been written by nobody.
+	static HR_FN u64 exactly(const u8 *p) { return readU32(p) | (u64)readU32(p + 4) << 32; }
+
+	// stripes sums up every fourth word of n stripes of 32 bytes, one at least, from the one at p on.
 	static HR_FN u64 stripes(u64 sum, const u8 *p, u32 n) {
 		enum { AHEAD = 4 };
-		HR_ROLLED for (; n >= AHEAD; n -= AHEAD) {
+		HR_ROLLED for (; n > AHEAD; n -= AHEAD) {
 			u64 words[AHEAD];
 			HR_UNROLL for (u32 i = 0; i < AHEAD; i++) words[i] = word(p + 32 * i);
 			HR_UNROLL for (u32 i = 0; i < AHEAD; i++) sum = round(sum, words[i]);
 			p += 32 * AHEAD;
 		}
-		HR_ROLLED for (; n > 0; n--, p += 32) sum = round(sum, word(p));
-		return sum;
+		HR_ROLLED for (; n > 1; n--, p += 32) sum = round(sum, word(p));
+		return round(sum, exactly(p));
 	}
 
 	static HR_FN u64 seed(u32 k) { return k == 0 ? P1 + P2 : k == 1 ? P2 : k == 2 ? 0 : 0 - P1; }
 
-	static HR_FN u64 shuffle64(u64 v, u32 from) { return shuffle((u32)v, from) | (u64)shuffle((u32)(v >> 32), from) << 32; }
+	static HR_FN u64 shuffle64(u64 v, u32 from) {
+		return shuffle((u32)v, from) | (u64)shuffle((u32)(v >> 32), from) << 32;
+	}
 
 	// sums are those of four lanes, or of one that does the work of all.
 	static HR_FN void fourSums(u64 *sums, const u8 *p, u32 n) {
@@ -54,7 +60,7 @@ struct XXH64 {
 
 	// tail adds what is left of less than 32 bytes, and mixes.
 	static HR_FN u64 tail(u64 h, const u8 *p, u32 n) {
-		HR_ROLLED for (; n >= 8; n -= 8, p += 8) h = rotate(h ^ round(0, word(p)), 27) * P1 + P4;
+		HR_ROLLED for (; n >= 8; n -= 8, p += 8) h = rotate(h ^ round(0, exactly(p)), 27) * P1 + P4;
 		if (n >= 4) {
 			h = rotate(h ^ readU32(p) * P1, 23) * P2 + P3;
 			n -= 4;

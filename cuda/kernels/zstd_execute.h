@@ -66,52 +66,64 @@ template <class S> struct Waiting {
 		length = p.high;
 	}
 
-	// Places rise with the lanes. upTo is the number of lanes whose value is up to a bound.
-	static HR_FN u32 upTo(u32 value, u32 bound) {
-		u32 n = 0;
-		HR_UNROLL for (u32 half = LANES / 2; half > 0; half /= 2) {
-			if (shuffle(value, n + half - 1) <= bound) n += half;
-		}
-		return n;
-	}
-
 	HR_FN u32 distance() const { return to - from; }
 
-	// Those that make what a lane reads end behind its source's begin and begin before its end.
+	// Those that make what a lane reads end behind its source's begin and begin before its end. Places
+	// rise with the lanes, so two searches find them, side by side.
 	HR_FN void order() {
-		u32 read = from + least(length, distance());
-		u32 first = upTo(length ? to + length : NONE, from), behind = upTo(to, read - 1);
+		u32 stop = length ? to + length : NONE, read = from + least(length, distance());
+		u32 first = 0, behind = 0;
+		HR_UNROLL for (u32 half = LANES / 2; half > 0; half /= 2) {
+			u32 s = shuffle(stop, first + half - 1), t = shuffle(to, behind + half - 1);
+			if (s <= from) first += half;
+			if (t < read) behind += half;
+		}
 		needs = bitAt(behind) - bitAt(first);
 	}
 
-	// bytes copies n bytes that lie as far before them. It is the part of all lanes, and the loads of
-	// two rounds come before their stores.
-	HR_FN void bytes(u32 at, u32 before, u32 n) const {
+	// bytes copies n bytes from as far before them: the ith of those, or the (i & mask)th. It is the part
+	// of all lanes, and the loads of two rounds come before their stores.
+	HR_FN void bytes(u32 at, u32 before, u32 n, u32 mask) const {
 		Place out = history + at, in = out - before;
 		HR_ROLLED for (u32 i = lane(); i < n; i += 2 * LANES) {
-			u32 a = byteOf(in + i), b = i + LANES < n ? byteOf(in + i + LANES) : 0;
+			u32 a = byteOf(in + (i & mask)), b = i + LANES < n ? byteOf(in + ((i + LANES) & mask)) : 0;
 			putByte(out + i, a);
 			if (i + LANES < n) putByte(out + i + LANES, b);
 		}
 		syncWarp();
 	}
 
-	// repeat is the part of all lanes: a match of any length.
+	// repeat is the part of all lanes: a match of any length. If it repeats a power of two of bytes, one
+	// step is enough.
 	HR_FN void repeat(u32 at, u32 before, u32 n) const {
+		bool power = !(before & (before - 1));
 		HR_ROLLED while (n > 0) {
-			u32 some = least(n, before);
-			bytes(at, before, some);
+			u32 some = power ? n : least(n, before);
+			bytes(at, before, some, power ? before - 1 : NONE);
 			at += some;
 			n -= some;
 			before *= 2; // which lies as far in the repeated bytes
 		}
 	}
 
-	HR_FN void copy(bool ready) const {
-		bool odd = length > Few::MOST || length > distance();
+	// copyEight copies up to eight bytes, the ith and those behind it. A word that a lane reads may have
+	// bytes that another one writes, so all read first.
+	HR_FN void copyEight(u32 i, u32 n, bool repeats) const {
 		Few few;
-		few.load(history, ready && !odd ? from : 0, ready && !odd ? length : 0);
-		few.put(history + to);
+		few.load(history, n == 0 ? 0 : repeats ? from : from + i, repeats ? least(n, distance()) : n);
+		if (repeats) few.repeat(distance(), n);
+		syncWarp();
+		few.putEight(history + to + i);
+	}
+
+	HR_FN void copy(bool ready) const {
+		bool repeats = length > distance(), odd = length > Few::MOST || (repeats && !Few::repeatable(distance()));
+		u32 n = ready && !odd ? length : 0;
+		copyEight(0, n, repeats);
+		if (ballot(n > 8)) {
+			syncWarp();
+			copyEight(8, n > 8 ? n - 8 : 0, repeats);
+		}
 		HR_ROLLED for (u32 many = ballot(ready && odd); many; many &= many - 1) {
 			u32 k = lowest(many);
 			repeat(shuffle(to, k), shuffle(distance(), k), shuffle(length, k));
@@ -119,7 +131,7 @@ template <class S> struct Waiting {
 	}
 
 	HR_FN void all() {
-		history = placeOf(History<S>::bytes());
+		history = constantPlaceOf(History<S>::bytes());
 		u32 total = 0;
 		HR_UNROLL for (u32 w = 0; w < S::WARPS; w++) total += desk<S>().waits[w];
 		HR_ROLLED for (u32 first = 0; first < total; first += LANES) {
@@ -138,36 +150,40 @@ template <class S> struct Waiting {
 // Fetched is what has been fetched of the sequences and of the literals of a block. Literals count from a
 // multiple of 16 at or before the first one.
 template <class S> struct Fetched {
-	const u8 *packed, *text;
 	u32 count, literals, lead; // all of the block
-	u32 done, seat;            // sequences before the batch, and the seat of the next one
-	u32 taken;                 // literals before the batch
+	u32 done, taken;           // sequences and literals before the batch
 
-	HR_FN void open(const Block &b, const u8 *from) {
-		packed = (const u8 *)b.sequences;
-		lead = (u32)(u64)from & 15;
-		text = from - lead;
+	// share puts the addresses in shared memory: they are seldom used, and four registers more would be
+	// spilled. It is the part of one thread, with a barrier behind it.
+	static HR_FN void share(const Block &b, const u8 *from) {
+		desk<S>().packed = (const u8 *)b.sequences;
+		desk<S>().text = from - ((u64)from & 15);
+	}
+
+	HR_FN void open(const Block &b, u32 before) {
+		lead = before;
 		count = b.sequenceCount;
 		literals = lead + b.literalsDecoded;
-		done = seat = 0;
+		done = 0;
 		taken = lead;
 	}
 
-	static HR_FN u32 round(u32 i) { return i < S::SEATS ? i : i - S::SEATS; }
-	static HR_FN Place place(u32 i) { return placeOf(desk<S>().sequences) + 8 * round(i); }
+	static HR_FN Place place(u32 sequence) { return constantPlaceOf(desk<S>().sequences) + 8 * (sequence & (S::SEATS - 1)); }
+	static HR_FN const u8 *text() { return desk<S>().text; }
 
 	// at is the ith sequence of the batch.
-	HR_FN Packed at(u32 i) const { return unpacked(pairOf(place(seat + i))); }
+	HR_FN Packed at(u32 i) const { return unpacked(pairOf(place(done + i))); }
 
 	// When a batch begins, these are fetched, or on their way: what two batches can take, so that
 	// one can be looked at while the one before is executed, and literals for one.
 	HR_FN u32 asked(u32 sequence) const { return least(sequence + 2 * S::THREADS, count); }
 	HR_FN u32 filled(u32 literal) const { return least((literal + S::LITERALS + 15) & ~15u, (literals + 15) & ~15u); }
 
-	// fetch is the part of worker id of workers: sequences, of which the first has its seat, and literals.
-	HR_FN void fetch(u32 first, u32 stop, u32 seatOf, u32 literal, u32 behind, u32 id, u32 workers) {
-		HR_ROLLED for (u32 i = first + id; i < stop; i += workers) fetchPair(place(seatOf + (i - first)), packed + 8 * (u64)i);
-		Place ring = placeOf(desk<S>().literals);
+	// fetch is the part of worker id of workers: sequences and literals.
+	HR_FN void fetch(u32 first, u32 stop, u32 literal, u32 behind, u32 id, u32 workers) {
+		const u8 *packed = desk<S>().packed, *text = desk<S>().text;
+		HR_ROLLED for (u32 i = first + id; i < stop; i += workers) fetchPair(place(i), packed + 8 * (u64)i);
+		Place ring = constantPlaceOf(desk<S>().literals);
 		HR_ROLLED for (u32 v = literal + 16 * id; v < behind; v += 16 * workers) {
 			u32 i = v & (S::RING - 1);
 			fetchLiterals(ring + i, text + v, text + lead, text + literals);
@@ -177,16 +193,14 @@ template <class S> struct Fetched {
 
 	// fetchNext fetches what is needed when n sequences are passed. It is the part of a warp.
 	HR_FN void fetchNext(u32 n, u32 upTo) {
-		u32 first = asked(done);
-		fetch(first, asked(done + n), round(seat + (first - done)), filled(taken), filled(upTo), lane(), LANES);
+		fetch(asked(done), asked(done + n), filled(taken), filled(upTo), lane(), LANES);
 	}
 
 	// fetchAll fetches all that is needed. It is the part of all threads.
-	HR_FN void fetchAll() { fetch(done, asked(done), seat, taken & ~15u, filled(taken), thread(), S::THREADS); }
+	HR_FN void fetchAll() { fetch(done, asked(done), taken & ~15u, filled(taken), thread(), S::THREADS); }
 
 	HR_FN void pass(u32 n, u32 upTo) {
 		done += n;
-		seat = round(seat + n);
 		taken = upTo;
 	}
 };
@@ -197,6 +211,7 @@ template <class S> struct Sequences {
 	Fetched<S> queue;
 	u32 begin;  // of the block
 	u32 origin; // of the history when the batch is made
+	u32 self;   // warp(), of which the compiler sees that all lanes have the same
 	Command mine;
 
 	// understand takes a thread's sequence of the batch that begins at a position.
@@ -225,9 +240,9 @@ template <class S> struct Sequences {
 		bool has = queue.done + thread() < queue.count;
 		bool fits = has && mine.end() - at <= S::MOST && mine.from + mine.literals - queue.taken <= S::LITERALS;
 		u32 fit = ballot(fits), wrong = ballot(has && mine.distance - 1 >= mine.match() - desk<S>().frame.start);
-		if (lane() == 0) desk<S>().ready[warp()] = wrong ? (u32)WRONG : hr::count(fit);
+		if (lane() == 0) desk<S>().ready[self] = wrong ? (u32)WRONG : hr::count(fit);
 		bool far = fits && !wrong && source() < origin && mine.length <= Few::MOST;
-		fetchFew(placeOf(desk<S>().staged) + 24 * thread(), out.base + source(), source() & 7, far ? mine.length : 0);
+		fetchFew(constantPlaceOf(desk<S>().staged) + 24 * thread(), out.base + source(), source() & 7, far ? mine.length : 0);
 		endFetch();
 	}
 
@@ -243,18 +258,18 @@ template <class S> struct Sequences {
 		ExecuteDesk<S> &d = desk<S>();
 		u32 all = ballot(waits);
 		Pair p = {(mine.match() - out.origin) | (source() - out.origin) << 16, mine.length};
-		if (waits) d.waiting[LANES * warp() + hr::count(all & below())] = p;
-		if (lane() == 0) d.waits[warp()] = hr::count(all);
+		if (waits) d.waiting[LANES * self + hr::count(all & below())] = p;
+		if (lane() == 0) d.waits[self] = hr::count(all);
 	}
 
 	// copy is the part of a warp of the first n sequences.
 	HR_FN void copy(u32 n) {
 		bool has = thread() < n;
 		u32 literals = has ? mine.literals : 0, length = has ? mine.length : 0;
-		bool waits = has && source() + length > out.at, far = source() < origin;
+		bool waits = has && source() + length > (out.at & ~3u), far = source() < origin; // words before are written by nobody
 		enlist(waits);
 		if (waits) length = 0;
-		Place history = placeOf(History<S>::bytes()), ring = placeOf(desk<S>().literals), staged = placeOf(desk<S>().staged);
+		Place history = constantPlaceOf(History<S>::bytes()), ring = constantPlaceOf(desk<S>().literals), staged = constantPlaceOf(desk<S>().staged);
 		Few first, few;
 		bool some = length > 0 && length <= Few::MOST;
 		first.load(ring, mine.from & (S::RING - 1), least<u32>(literals, Few::MOST));
@@ -268,7 +283,7 @@ template <class S> struct Sequences {
 	// copyLiterals is for what comes behind the first Few: of some, a lane copies its own.
 	HR_FN void copyLiterals(u32 n) {
 		enum : u32 { SOME = 4 * Few::MOST };
-		Place history = placeOf(History<S>::bytes()), ring = placeOf(desk<S>().literals);
+		Place history = constantPlaceOf(History<S>::bytes()), ring = constantPlaceOf(desk<S>().literals);
 		u32 to = mine.to - out.origin;
 		HR_ROLLED for (u32 i = Few::MOST; ballot(n > i && n <= SOME); i += Few::MOST) {
 			Few few;
@@ -284,7 +299,7 @@ template <class S> struct Sequences {
 
 	// copyMatches is for long ones, which do not wait. What is no more in the history is in memory.
 	HR_FN void copyMatches(u32 n) {
-		Place history = placeOf(History<S>::bytes());
+		Place history = constantPlaceOf(History<S>::bytes());
 		HR_ROLLED for (u32 many = ballot(n > 0); many; many &= many - 1) {
 			u32 k = lowest(many), from = shuffle(source(), k), to = shuffle(mine.match(), k) - out.origin, length = shuffle(n, k);
 			u32 far = from < out.origin ? least(out.origin - from, length) : 0;
@@ -300,7 +315,7 @@ template <class S> struct Sequences {
 	// alone executes a sequence that is too long for a batch. It is the part of all threads.
 	HR_FN void alone() {
 		u32 from = shuffleFirst(mine.from), literals = shuffleFirst(mine.literals), distance = shuffleFirst(mine.distance), length = shuffleFirst(mine.length);
-		out.append(queue.text + from, literals);
+		out.append(queue.text() + from, literals);
 		out.repeat(distance, length);
 		queue.pass(1, from + literals);
 	}
@@ -326,7 +341,8 @@ template <class S> struct Sequences {
 
 	// all is false if a match begins before the frame.
 	HR_FN bool all() {
-		u32 self = shuffle(warp(), 0), turn = 0; // the compiler sees that all lanes have the same
+		u32 turn = 0;
+		self = orAll(warp());
 		prime();
 		HR_ROLLED while (queue.done < queue.count) {
 			u32 n = batch();
@@ -366,10 +382,10 @@ template <class S> struct Executed {
 
 // executeSequences is compiled on its own, so that what the caller has to remember takes no
 // registers here.
-template <class S> HR_FAR Executed<S> executeSequences(History<S> out, const Block &b, const u8 *text) {
+template <class S> HR_FAR Executed<S> executeSequences(History<S> out, const Block &b, u32 lead) {
 	Sequences<S> s;
 	s.out = out;
-	s.queue.open(b, text);
+	s.queue.open(b, lead);
 	s.begin = out.at;
 	bool good = s.all();
 	Executed<S> done = {s.out, good};
@@ -399,9 +415,12 @@ template <class S> struct Executor {
 			return OK;
 		}
 		if (b.sequenceCount > 0) {
-			if (thread() == 0) desk<S>().frame = frame;
+			if (thread() == 0) {
+				desk<S>().frame = frame;
+				Fetched<S>::share(b, text);
+			}
 			syncBlock();
-			Executed<S> done = executeSequences<S>(out, b, text);
+			Executed<S> done = executeSequences<S>(out, b, (u32)(u64)text & 15);
 			if (!done.good) return CORRUPT;
 			out = done.out;
 			frame.follow(b.repeats);
@@ -447,7 +466,7 @@ template <class S> struct Executor {
 // executeSegment is the part of a thread block.
 template <class S> HR_FN void executeSegment(const ZstdParams &p, const Work &work, const Segment &s) {
 	// Another segment may fail in this moment: all threads go by what one has seen.
-	if (thread() == 0) desk<S>().status = *statusOf(p, s.chunk);
+	if (thread() == 0) desk<S>().status = statusNow(p, s.chunk);
 	syncBlock();
 	if (desk<S>().status != OK) return;
 	bool check = !(chunkOf(p, s.chunk).flags & UNCHECKED);

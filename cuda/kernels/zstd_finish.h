@@ -32,7 +32,8 @@ HR_FN void finishChunk(const ZstdParams &p, u32 chunk, Share share) {
 	const Chunk &c = chunkOf(p, chunk);
 	if (*statusOf(p, chunk) != OK) zeroBytes((u8 *)c.dst, c.dstBytes, share.id(), share.count());
 	else if (c.method == BLOSC_ZSTD) finishBlosc(c, share);
-	else if (c.typesize > 1) unshuffle((u8 *)c.dst, (const u8 *)c.scratch, c.dstBytes, c.typesize, share.id(), share.count());
+	else if (c.typesize > 1)
+		unshuffle((u8 *)c.dst, (const u8 *)c.scratch, c.dstBytes, c.typesize, share.id(), share.count());
 }
 
 } // namespace zstd
@@ -43,5 +44,6 @@ HR_KERNEL(hr::ZSTD_FINISH_BLOCK, 4) hr_zstd_finish(hr::ZstdParams p) {
 	if (p.n == 0) return;
 	// Few chunks are shared by many blocks of threads.
 	u32 each = most(blocks() / p.n, 1u);
-	HR_ROLLED for (u32 i = block(); i < p.n * each; i += blocks()) zstd::finishChunk(p, i % p.n, {i / p.n, each});
+	HR_ROLLED for (u32 i = block(); i < p.n * each; i += blocks())
+		zstd::finishChunk(p, i % p.n, {i / p.n, each});
 }

@@ -21,7 +21,7 @@ template <u32 BLOCK_, u32 MOST_, u32 KEPT_, u32 SIZE_, u32 RING_> struct Shape {
 		PAD = 32,     // read with the last bytes, and not used
 		RING = RING_, // bytes of literals
 		LITERALS = RING / 2 - 2 * PAD,
-		SEATS = 2 * THREADS + 32, // sequences
+		SEATS = 4 * THREADS, // sequences: a power of two, and more than two batches
 	};
 	// What is kept does not reach into the place that it is moved to.
 	static_assert(SIZE - MOST >= 2 * KEPT + 32, "slide");
@@ -36,7 +36,6 @@ struct alignas(8) Pair {
 };
 
 #if defined(HR_GPU)
-HR_FN u32 wordOf(Place p) { return wordAt(p); }
 HR_FN Pair pairOf(Place p) {
 	Pair v;
 	asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.low), "=r"(v.high) : "r"(p));
@@ -74,7 +73,6 @@ HR_FN void fetchFew(Place to, const u8 *from, u32 lead, u32 n) {
 	}
 }
 #else
-HR_FN u32 wordOf(Place p) { return wordAt(p); }
 HR_FN Pair pairOf(Place p) {
 	Pair v;
 	memcpy(&v, p, sizeof v);
@@ -86,14 +84,13 @@ HR_FN void putWordOf(Place p, u32 v) { memcpy((u8 *)p, &v, 4); }
 HR_FN void putFew(Place p, u32 v, i32 n) {
 	for (i32 i = 0; i < least(n, 4); i++) putByte(p + i, v >> 8 * i);
 }
-HR_FN void fetchPair(Place to, const u8 *from) { memcpy((u8 *)to, from, 8); }
+HR_FN void fetchPair(Place to, const u8 *from) { fetchPart(to, from, 8, 0, 8); }
 HR_FN void fetchLiterals(Place to, const u8 *from, const u8 *first, const u8 *stop) {
-	for (u32 i = 0; i < 16; i++) {
-		if (from + i >= first && from + i < stop) *((u8 *)to + i) = from[i];
-	}
+	u32 head = first > from ? (u32)(first - from) : 0, tail = stop < from + 16 ? (u32)(stop - from) : 16;
+	fetchPart(to, from, 16, head, tail);
 }
-HR_FN void fetchFew(Place to, const u8 *from, u32 lead, u32 n) { 
-	if (n > 0) memcpy((u8 *)to + lead, from, n);
+HR_FN void fetchFew(Place to, const u8 *from, u32 lead, u32 n) {
+	if (n > 0) fetchPart(to, from - lead, (lead + n + 7) & ~7u, lead, lead + n);
 }
 #endif
 
@@ -135,7 +132,8 @@ template <class S> struct ExecuteDesk {
 	u32 waits[S::WARPS];                       // how many these are
 	u32 ready[S::WARPS];                       // how many sequences of a warp belong to the next batch; WRONG if one is corrupt
 	u32 hand, status, sum;
-	FrameState frame; // of the block that is executed
+	FrameState frame;                          // of the block that is executed
+	const u8 *packed, *text;                   // its sequences and literals, see Fetched
 };
 
 template <class S> HR_FN ExecuteDesk<S> &desk() {
@@ -196,7 +194,7 @@ template <class S> struct History {
 
 	HR_FN void slide(u32 to) {
 		u8 *all = bytes();
-		HR_ROLLED for (u32 v = 16 * thread(); v < at - to; v += 16 * S::THREADS) putVector(all + v, getVector(all + (to - origin) + v));
+		HR_ROLLED for (u32 v = 16 * thread(); v < at - to; v += 16 * S::THREADS) moveVector(all + v, all + (to - origin) + v);
 		origin = to;
 		syncBlock();
 	}
@@ -240,20 +238,14 @@ struct Recent {
 	u32 at; // behind p, a multiple of four
 
 	HR_FN u32 byte(u32 i) const { return byteOf(p + at + i); }
-	HR_FN u32 word(u32 i) const {
-		u32 b = at + i;
-		return funnel(wordOf(p + (b & ~3u)), wordOf(p + (b & ~3u) + 4), 8 * (b & 3));
-	}
+	HR_FN u32 word(u32 i) const { return wordFrom(p, at + i); }
 };
 template <u32 RING> struct Literals {
 	Place p;
 	u32 at;
 
 	HR_FN u32 byte(u32 i) const { return byteOf(p + ((at + i) & (RING - 1))); }
-	HR_FN u32 word(u32 i) const {
-		u32 b = (at + i) & (RING - 1);
-		return funnel(wordOf(p + (b & ~3u)), wordOf(p + (b & ~3u) + 4), 8 * (b & 3));
-	}
+	HR_FN u32 word(u32 i) const { return wordFrom(p, (at + i) & (RING - 1)); }
 };
 
 // place copies n bytes to index to of the history, four at a time. It is the part of worker id of count workers.
@@ -274,7 +266,7 @@ template <class From> HR_FN void place(Place history, u32 to, const From &from, 
 template <class S> HR_FAR History<S> appended(History<S> out, const u8 *src, u32 n) {
 	if (n <= S::MOST) {
 		Memory from = {src};
-		place(placeOf(out.bytes()), out.at - out.origin, from, n, thread(), S::THREADS);
+		place(constantPlaceOf(out.bytes()), out.at - out.origin, from, n, thread(), S::THREADS);
 		syncBlock();
 		out.made(out.at + n);
 		return out;
@@ -310,29 +302,48 @@ template <class S> HR_FN void History<S>::repeat(u32 distance, u32 n) {
 
 // Few is up to MOST bytes on their way to the history. All lanes of a warp load, then put.
 struct Few {
-	enum : u32 { MOST = 16 };
+	enum : u32 { MOST = 16, LOADED = 3 };
 
 	Place from; // a multiple of four
-	u32 raw[3];
+	u32 raw[LOADED]; // the others are loaded when they are put
 	u32 shift;
 	i32 n;
 
-	// load begins with the count bytes at index at behind p. Bytes around them are read too.
+	HR_FN u32 part(u32 i) const { return partAt(from + 4 * i, (i32)(shift / 8 - 4 * i), (i32)(shift / 8 + n - 4 * i)); }
+
+	// load begins with the count bytes at index at behind p. Of the words there it reads those that hold one of
+	// them: others may write the rest of such a word only behind a barrier.
 	HR_FN void load(Place p, u32 at, u32 count) {
 		from = p + (at & ~3u);
 		shift = 8 * (at & 3);
 		n = (i32)count;
-		HR_UNROLL for (u32 i = 0; i < 3; i++) raw[i] = wordOf(from + 4 * i);
+		HR_UNROLL for (u32 i = 0; i < LOADED; i++) raw[i] = part(i);
+	}
+
+	// repeatable tells if a lane can put a match that is longer than its distance: all its words are the
+	// same. Runs of a value of one, two or four bytes are such.
+	static HR_FN bool repeatable(u32 distance) { return bitAt(distance) & (1 << 1 | 1 << 2 | 1 << 4); }
+
+	// repeat makes count bytes of those that are loaded, as many as a repeatable distance.
+	HR_FN void repeat(u32 distance, u32 count) {
+		u32 word = permute(funnel(raw[0], raw[1], shift), 0, distance == 1 ? 0 : distance == 2 ? 0x1010 : 0x3210);
+		HR_UNROLL for (u32 i = 0; i < LOADED; i++) raw[i] = word;
+		shift = 0;
+		n = (i32)count;
+	}
+
+	HR_FN void putEight(Place to) const {
+		putFew(to, funnel(raw[0], raw[1], shift), n);
+		if (ballot(n > 4)) putFew(to + 4, funnel(raw[1], raw[2], shift), n - 4);
 	}
 
 	HR_FN void put(Place to) const {
-		putFew(to, funnel(raw[0], raw[1], shift), n);
-		putFew(to + 4, funnel(raw[1], raw[2], shift), n - 4);
+		putEight(to);
 		if (!ballot(n > 8)) return;
-		u32 next = wordOf(from + 12);
+		u32 next = part(3);
 		putFew(to + 8, funnel(raw[2], next, shift), n - 8);
 		if (!ballot(n > 12)) return;
-		putFew(to + 12, funnel(next, wordOf(from + 16), shift), n - 12);
+		putFew(to + 12, funnel(next, part(4), shift), n - 12);
 	}
 };
 

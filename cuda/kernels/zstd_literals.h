@@ -6,10 +6,10 @@
 namespace hr {
 namespace zstd {
 
-// HuffmanDesk is the shared memory of a warp: a ring for each lane, and the tables of four
+// HuffmanShared is the shared memory of a warp: a ring for each lane, and the tables of four
 // blocks, or of eight if none has more than 2^10 entries. The size is a compromise:
 // smaller, and lanes are idle under large tables; larger, and an SM holds few warps.
-struct HuffmanDesk {
+struct HuffmanShared {
 	enum : u32 { FEW = 4, MANY = 8, TABLE_ENTRIES = FEW << MAX_TREE_LOG };
 	typedef Queue<8> Stream;
 
@@ -72,7 +72,7 @@ HR_FN bool findPart(const u8 *src, const Block &b, u32 s, Part &part) {
 // Decoder is a lane's. It is bound by the length of the chain from a code to the next: find, skip, find.
 // The entry of the next code has always been asked for before a symbol is put away.
 struct Decoder {
-	HuffmanDesk::Stream in;
+	HuffmanShared::Stream in;
 	Place table;
 	u32 shift;   // of the next bits, for the index of an entry
 	u32 found;   // the entry of the next code
@@ -133,11 +133,12 @@ HR_FN void repeatByte(u8 *out, u32 n, u32 value) {
 
 // decodePart decodes stream s of a block. What does not end where it should is for the
 // host to judge: the format forbids it, libzstd does not always look.
-HR_FN Status decodePart(HuffmanDesk &d, const u8 *src, const Block &b, const u16 *table, u32 log, u32 s) {
+HR_FN Status decodePart(HuffmanShared &d, const u8 *src, const Block &b, const u16 *table, u32 log, u32 s) {
 	Part part;
 	if (b.literalsType == RLE_LITERALS) {
 		u32 each = (b.literalsDecoded + 3) / 4, from = least(s * each, b.literalsDecoded);
-		repeatByte((u8 *)b.literals + from, least(each, b.literalsDecoded - from), loadByte(src + b.literalsAt));
+		repeatByte((u8 *)b.literals + from, least(each, b.literalsDecoded - from),
+		    loadByte(src + b.literalsAt));
 		return OK;
 	}
 	if (!findPart(src, b, s, part)) return CORRUPT;
@@ -146,19 +147,19 @@ HR_FN Status decodePart(HuffmanDesk &d, const u8 *src, const Block &b, const u16
 	return decoder.all((u8 *)b.literals + part.from, part.count) ? OK : UNSUPPORTED;
 }
 
-// LiteralsHand is which blocks a warp decodes: count of them, from the list.
-struct LiteralsHand {
+// LiteralsTask is which blocks a warp decodes: count of them, from the list.
+struct LiteralsTask {
 	u32 first, count, log; // 2^log entries are between their tables
 
-	// take is false if there are no more: first those with large tables go out. A hand is no
+	// take is false if there are no more: first those with large tables go out. A task is no
 	// more than a warp's share, so that few blocks occupy all warps.
-	HR_FN bool take(const Head &head, u32 hand) {
+	HR_FN bool take(const Head &head, u32 task) {
 		u32 all = blocks() * warps(), share = most<u32>((head.literals + all - 1) / all, 1);
-		u32 few = least<u32>(share, HuffmanDesk::FEW), many = least<u32>(share, HuffmanDesk::MANY);
-		u32 larges = (head.longTrees + few - 1) / few; // hands
-		bool large = hand < larges;
+		u32 few = least<u32>(share, HuffmanShared::FEW), many = least<u32>(share, HuffmanShared::MANY);
+		u32 larges = (head.longTrees + few - 1) / few; // tasks
+		bool large = task < larges;
 		u32 size = large ? few : many, end = large ? head.longTrees : head.literals;
-		first = large ? hand * size : head.longTrees + (hand - larges) * size;
+		first = large ? task * size : head.longTrees + (task - larges) * size;
 		log = large ? 11 : 10;
 		if (first >= end) return false;
 		count = least(size, end - first);
@@ -166,40 +167,40 @@ struct LiteralsHand {
 	}
 };
 
-HR_FN void decodeHand(const ZstdParams &p, const Work &work, HuffmanDesk &d, const LiteralsHand &hand) {
-	const u32 *list = work.list + hand.first;
-	HR_ROLLED for (u32 k = 0; k < hand.count; k++) {
+HR_FN void decodeTask(const ZstdParams &p, const Work &work, HuffmanShared &d, const LiteralsTask &task) {
+	const u32 *list = work.list + task.first;
+	HR_ROLLED for (u32 k = 0; k < task.count; k++) {
 		const Block &b = work.blocks[list[k]];
 		if (b.literalsType == RLE_LITERALS) continue;
 		const Block &tree = work.blocks[b.treeBlock];
-		buildLookup((const u16 *)tree.tree, tree.treeLog, d.tables + (k << hand.log));
+		buildLookup((const u16 *)tree.tree, tree.treeLog, d.tables + (k << task.log));
 	}
 	syncWarp();
-	HR_ROLLED for (u32 i = lane(); i < 4 * hand.count; i += LANES) {
+	HR_ROLLED for (u32 i = lane(); i < 4 * task.count; i += LANES) {
 		const Block &b = work.blocks[list[i / 4]];
-		if (i % 4 >= b.streams || *statusOf(p, b.chunk) != OK) continue;
+		if (i % 4 >= b.streams || statusNow(p, b.chunk) != OK) continue;
 		u32 log = b.literalsType == RLE_LITERALS ? 0 : work.blocks[b.treeBlock].treeLog;
-		Status status = decodePart(d, sourceOf(p, b.chunk), b, d.tables + (i / 4 << hand.log), log, i % 4);
+		Status status = decodePart(d, sourceOf(p, b.chunk), b, d.tables + (i / 4 << task.log), log, i % 4);
 		if (status != OK) fail(p, b.chunk, status);
 	}
 	syncWarp();
 }
 
-// nextHand gives all lanes of a warp the value of a counter, which is then one more.
-HR_FN u32 nextHand(u32 *counter) { return shuffle(lane() == 0 ? take(counter) : 0, 0); }
+// nextTask gives all lanes of a warp the value of a counter, which is then one more.
+HR_FN u32 nextTask(u32 *counter) { return shuffle(lane() == 0 ? take(counter) : 0, 0); }
 
 } // namespace zstd
 } // namespace hr
 
 HR_KERNEL(hr::ZSTD_LITERALS_BLOCK, 5) hr_zstd_literals(hr::ZstdParams p) {
 	using namespace hr;
-	HR_SHARED zstd::HuffmanDesk desks[ZSTD_LITERALS_BLOCK / 32];
+	HR_SHARED zstd::HuffmanShared shared[ZSTD_LITERALS_BLOCK / 32];
 	zstd::Work work(p);
-	zstd::LiteralsHand hand;
-	// The first hands are dealt out: SMs that begin early would take more than their part.
+	zstd::LiteralsTask task;
+	// The first tasks are dealt out: SMs that begin early would take more than their part.
 	u32 n = warp() * blocks() + block();
-	HR_ROLLED while (hand.take(*work.head, n)) {
-		zstd::decodeHand(p, work, desks[warp()], hand);
-		n = blocks() * warps() + zstd::nextHand(&work.head->nextLiterals);
+	HR_ROLLED while (task.take(*work.head, n)) {
+		zstd::decodeTask(p, work, shared[warp()], task);
+		n = blocks() * warps() + zstd::nextTask(&work.head->nextLiterals);
 	}
 }

@@ -20,7 +20,9 @@ HR_FN u32 sequencesKey(const Block &b) {
 }
 
 // Blocks of a chunk that has failed are in no list.
-HR_FN bool listed(const ZstdParams &p, const Block &b) { return b.type == COMPRESSED && *statusOf(p, b.chunk) == OK; }
+HR_FN bool listed(const ZstdParams &p, const Block &b) {
+	return b.type == COMPRESSED && *statusOf(p, b.chunk) == OK;
+}
 
 // startLists computes where in the list each key begins. It is the part of a warp.
 HR_FN void startLists(const Head &head, u32 *starts) {

@@ -36,6 +36,7 @@ enum : u32 {
 	MAGIC = 0xFD2FB528,
 	SKIPPABLE = 0x184D2A50, // the low four bits are free
 	MAX_WINDOW_LOG = 31,    // that of the host's decoder
+	SPARE_STEPS = 4096,     // headers for no byte: there is at most one for each byte beside them
 };
 
 // legacy formats may be read by the host, or not.
@@ -108,7 +109,9 @@ HR_FN bool parseCount(Cursor &in, u32 &sequences) {
 	if (in.left() < 1) return false;
 	u32 first = in.byte(0), n = first < 128 ? 1 : first < 255 ? 2 : 3;
 	if (in.left() < n) return false;
-	sequences = n == 1 ? first : n == 2 ? ((first - 128) << 8) + in.byte(1) : in.byte(1) + (in.byte(2) << 8) + 0x7F00;
+	sequences = n == 1   ? first
+	            : n == 2 ? ((first - 128) << 8) + in.byte(1)
+	                     : in.byte(1) + (in.byte(2) << 8) + 0x7F00;
 	in.at += n;
 	return true;
 }
@@ -161,7 +164,9 @@ HR_FN Status parseBlock(Cursor &in, Block &b, u32 self, Described &described) {
 }
 
 // decodesLiterals says whether there is something to do for hr_zstd_literals.
-HR_FN bool decodesLiterals(const Block &b) { return b.type == COMPRESSED && b.literalsType != RAW_LITERALS && b.literalsDecoded > 0; }
+HR_FN bool decodesLiterals(const Block &b) {
+	return b.type == COMPRESSED && b.literalsType != RAW_LITERALS && b.literalsDecoded > 0;
+}
 
 // Needs is what a chunk takes of the arena, of the blocks and of the segments.
 struct Needs {
@@ -186,6 +191,11 @@ struct Layout {
 	u64 dst;         // of the segment
 	u32 room, known; // its bytes, and where in them the block begins; NONE: not known
 	u32 begin;       // blocks before the segment
+	u32 steps;       // headers that may still be read
+
+	// step is false where a chunk has more headers than any encoder writes. They may be well formed,
+	// blocks and frames of no bytes; but one thread reads them.
+	HR_FN bool step() { return steps > 0 && steps--; }
 
 	// open begins a segment.
 	HR_FN void open(u64 to, u32 bytes) {
@@ -226,6 +236,8 @@ struct Layout {
 			b.literals = dst + known;
 		} else {
 			b.literals = arena + needs.take(b.literalsDecoded + 16);
+			u32 zero[4] = {0, 0, 0, 0};
+			if (blocks) storeVector((u8 *)b.literals + (b.literalsDecoded & ~15u), zero); // they are read by 16 bytes
 		}
 	}
 
@@ -248,6 +260,7 @@ HR_FN Status walkFrame(Cursor &in, const Header &h, Layout &layout) {
 	b.checksum = 0;
 	u32 flags = FIRST;
 	do {
+		if (!layout.step()) return UNSUPPORTED;
 		Status status = parseBlock(in, b, layout.first + layout.needs.blocks, described);
 		if (status != OK) return status;
 		b.flags |= flags;
@@ -267,6 +280,7 @@ HR_FN Status walkFrame(Cursor &in, const Header &h, Layout &layout) {
 HR_FN Status walkFrames(Cursor in, Layout &layout) {
 	if (in.left() == 0) return CORRUPT; // not even an empty frame
 	while (in.left() > 0) {
+		if (!layout.step()) return UNSUPPORTED;
 		if (in.left() < 8) return CORRUPT;
 		u32 magic = in.number(4);
 		in.at += 4;
@@ -333,7 +347,8 @@ HR_FN Status walk(const Chunk &c, Layout &layout) {
 // scan finds the blocks of a chunk and gives them memory.
 HR_FN Status scan(const ZstdParams &p, Work &work, u32 chunk) {
 	const Chunk &c = chunkOf(p, chunk);
-	Layout layout = {{0, 0, 0}, nullptr, nullptr, 0, 0, chunk, 0, 0, 0, 0};
+	u32 steps = c.dstBytes + SPARE_STEPS;
+	Layout layout = {{0, 0, 0}, nullptr, nullptr, 0, 0, chunk, 0, 0, 0, 0, steps};
 	Status status = walk(c, layout);
 	if (status != OK) return status;
 	Needs needs = layout.needs;
@@ -348,7 +363,7 @@ HR_FN Status scan(const ZstdParams &p, Work &work, u32 chunk) {
 	}
 	// There are no more segments than blocks.
 	Segment *segments = work.segments + fetchAdd(&work.head->segments, needs.segments);
-	layout = {{0, 0, 0}, work.blocks + first, segments, first, (u64)work.arena + at, chunk, 0, 0, 0, 0};
+	layout = {{0, 0, 0}, work.blocks + first, segments, first, (u64)work.arena + at, chunk, 0, 0, 0, 0, steps};
 	return walk(c, layout);
 }
 

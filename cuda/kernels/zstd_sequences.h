@@ -14,19 +14,19 @@
 namespace hr {
 namespace zstd {
 
-// SequenceDesk is the shared memory of a warp, as much as the launch gives: the FSE
+// SequenceShared is the shared memory of a warp, as much as the launch gives: the FSE
 // tables and the ring of a lane. On an SM of 228 KiB there are four such warps, one for each
 // scheduler.
-struct SequenceDesk {
-	enum : u32 { VECTORS = 16, SEATS = LANES > 1 ? 18 : 1, CODES = 64 };
+struct SequenceShared {
+	enum : u32 { VECTORS = 16, SLOTS = LANES > 1 ? 18 : 1, CODES = 64 };
 	template <u32 WORDS> using Stream = Bits<VECTORS, WORDS, true>;
 
-	struct alignas(16 * VECTORS) Seat {
+	struct alignas(16 * VECTORS) Slot {
 		u8 ring[Stream<2>::RING_BYTES];
 		u16 tables[TABLE_ENTRIES];
 	};
 
-	Seat seats[SEATS];
+	Slot slots[SLOTS];
 };
 
 // Code is a Length: how many bits follow, and what is above them.
@@ -35,10 +35,10 @@ struct Code {
 };
 
 // Codes are those of literals, then those of matches.
-struct alignas(sizeof(Code) * SequenceDesk::CODES) Codes {
-	enum : u32 { BYTES = sizeof(Code) * SequenceDesk::CODES };
+struct alignas(sizeof(Code) * SequenceShared::CODES) Codes {
+	enum : u32 { BYTES = sizeof(Code) * SequenceShared::CODES };
 
-	Code literals[SequenceDesk::CODES], matches[SequenceDesk::CODES];
+	Code literals[SequenceShared::CODES], matches[SequenceShared::CODES];
 
 	// at is that of an FSE entry, whose low six bits are the code.
 	static HR_FN Code at(Place codes, u32 entry) {
@@ -98,7 +98,7 @@ struct Sums {
 enum : u32 { NARROW = 64 - 26 };
 
 template <u32 WORDS> struct SequenceDecoder {
-	SequenceDesk::Stream<WORDS> in;
+	SequenceShared::Stream<WORDS> in;
 	Table literals, offsets, matches;
 	Place codes;
 	u32 repeats[3];
@@ -221,9 +221,9 @@ HR_FN void inherit(u32 *repeats, bool first) {
 	HR_UNROLL for (u32 i = 0; i < 3; i++) repeats[i] = first ? (i == 0 ? 1 : 4 * i) : (INHERITED | i << INHERITED_SLOT | INHERITED_BIAS);
 }
 
-// Seated is a block at a seat.
-struct Seated {
-	SequenceDesk::Seat &seat;
+// SlotBlock is a block in a slot.
+struct SlotBlock {
+	SequenceShared::Slot &slot;
 	const Work &work;
 	Block &b;
 
@@ -240,7 +240,7 @@ struct Seated {
 		const Block &from = tableBlock(kind);
 		u32 log = from.logs[kind];
 		const u8 *table = (const u8 *)from.tables + 2 * tableStart(kind);
-		t.begin = placeOf(seat.tables + tableStart(kind));
+		t.begin = placeOf(slot.tables + tableStart(kind));
 		HR_ROLLED for (u32 i = 0; i < 2u << log; i += 16) fetchVector(t.begin + i, table + i);
 		t.begin = t.begin - (2u << log);
 		t.most = 6 + log;
@@ -252,7 +252,7 @@ struct Seated {
 		open(decoder.literals, LITERAL_LENGTHS);
 		open(decoder.offsets, OFFSETS);
 		open(decoder.matches, MATCH_LENGTHS);
-		bool opened = decoder.in.open(src + b.bitsAt, b.body + b.bytes - b.bitsAt, placeOf(seat.ring));
+		bool opened = decoder.in.open(src + b.bitsAt, b.body + b.bytes - b.bitsAt, placeOf(slot.ring));
 		endFetch();
 		awaitFetch<0>();
 		if (!opened) return CORRUPT;
@@ -270,20 +270,20 @@ HR_FN Code codeOf(u32 length) {
 }
 
 HR_FN void writeCodes(Codes &codes) {
-	HR_ROLLED for (u32 code = lane(); code < SequenceDesk::CODES; code += LANES) {
+	HR_ROLLED for (u32 code = lane(); code < SequenceShared::CODES; code += LANES) {
 		codes.literals[code] = codeOf(literalLength(least(code, symbolsOf(LITERAL_LENGTHS) - 1)));
 		codes.matches[code] = codeOf(matchLength(least(code, symbolsOf(MATCH_LENGTHS) - 1)));
 	}
 	syncWarp();
 }
 
-// decodeSeats decodes a block of a list at each of n seats. Windows of three words take a lane longer,
+// decodeSlots decodes a block of a list at each of n slots. Windows of three words take a lane longer,
 // so all have them only if one needs them.
-HR_FN void decodeSeats(const ZstdParams &p, const Work &work, SequenceDesk &d, const Codes &codes, const u32 *list, u32 n) {
+HR_FN void decodeSlots(const ZstdParams &p, const Work &work, SequenceShared &d, const Codes &codes, const u32 *list, u32 n) {
 	u32 k = least(lane(), n - 1);
 	Block &b = work.blocks[list[k]];
-	Seated s = {d.seats[k], work, b};
-	bool takes = k == lane() && *statusOf(p, b.chunk) == OK;
+	SlotBlock s = {d.slots[k], work, b};
+	bool takes = k == lane() && statusNow(p, b.chunk) == OK;
 	u32 wide = ballot(takes && !s.narrow());
 	if (takes) {
 		const u8 *src = sourceOf(p, b.chunk);
@@ -298,25 +298,25 @@ HR_FN void decodeSeats(const ZstdParams &p, const Work &work, SequenceDesk &d, c
 
 HR_KERNEL(hr::ZSTD_SEQUENCES_BLOCK, 4) hr_zstd_sequences(hr::ZstdParams p) {
 	using namespace hr;
-	HR_DYNAMIC(zstd::SequenceDesk, desks, 1);
-	zstd::SequenceDesk &desk = desks[0];
+	HR_DYNAMIC(zstd::SequenceShared, memory, 1);
+	zstd::SequenceShared &shared = memory[0];
 	zstd::Work work(p);
 	HR_SHARED zstd::Codes codes;
 	zstd::writeCodes(codes);
 	const u32 *list = work.list + work.head->literals;
 	u32 total = work.head->sequences;
 	// All warps have the same number of blocks in each round: alone, a lane is faster.
-	u32 rounds = (total + zstd::SequenceDesk::SEATS * blocks() - 1) / (zstd::SequenceDesk::SEATS * blocks());
-	u32 seats = total == 0 ? 1 : (total + rounds * blocks() - 1) / (rounds * blocks());
+	u32 rounds = (total + zstd::SequenceShared::SLOTS * blocks() - 1) / (zstd::SequenceShared::SLOTS * blocks());
+	u32 slots = total == 0 ? 1 : (total + rounds * blocks() - 1) / (rounds * blocks());
 	// Where four lanes a warp leave half of the warps idle, these go, and literals find their
 	// shared memory.
-	u32 few = LANES > 1 ? (2 * total + blocks() - 1) / blocks() : seats;
-	if (few <= 4) seats = most(seats, few);
-	if (block() >= (total + seats - 1) / seats) return;
+	u32 few = LANES > 1 ? (2 * total + blocks() - 1) / blocks() : slots;
+	if (few <= 4) slots = most(slots, few);
+	if (block() >= (total + slots - 1) / slots) return;
 	HR_ROLLED for (;;) {
-		u32 hand = zstd::nextHand(&work.head->nextSequences);
-		if (hand >= (total + seats - 1) / seats) return;
-		u32 first = hand * seats;
-		zstd::decodeSeats(p, work, desk, codes, list + first, least(seats, total - first));
+		u32 task = zstd::nextTask(&work.head->nextSequences);
+		if (task >= (total + slots - 1) / slots) return;
+		u32 first = task * slots;
+		zstd::decodeSlots(p, work, shared, codes, list + first, least(slots, total - first));
 	}
 }

@@ -15,11 +15,13 @@ HR_FN u32 symbolsOf(u32 kind) { return kind == LITERAL_LENGTHS ? 36 : kind == OF
 HR_FN i32 predefined(u32 kind, u32 symbol) {
 	switch (kind) {
 	case LITERAL_LENGTHS: {
-		const i8 of[36] = {4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1, 1, -1, -1, -1, -1};
+		const i8 of[36] = {4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 2, 1,
+		    1, 1, 1, 1, -1, -1, -1, -1};
 		return of[symbol];
 	}
 	case OFFSETS: return symbol >= 24 ? -1 : symbol >= 6 && symbol <= 8 ? 2 : 1;
-	default: return symbol >= 46 ? -1 : symbol == 1 ? 4 : symbol == 2 ? 3 : symbol >= 3 && symbol <= 8 ? 2 : 1;
+	default: return symbol >= 46 ? -1 : symbol == 1 ? 4 : symbol == 2 ? 3
+	    : symbol >= 3 && symbol <= 8 ? 2 : 1;
 	}
 }
 HR_FN u32 predefinedSymbols(u32 kind) { return kind == OFFSETS ? 29 : symbolsOf(kind); }
@@ -48,14 +50,18 @@ HR_FN u32 matchLength(u32 code) {
 }
 
 // valueBits is how many bits follow a code. None below it has more.
-HR_FN u8 valueBits(u32 kind, u32 code) { return (u8)(kind == LITERAL_LENGTHS ? literalLength(code) : kind == MATCH_LENGTHS ? matchLength(code) : code); }
+HR_FN u8 valueBits(u32 kind, u32 code) {
+	return (u8)(kind == LITERAL_LENGTHS ? literalLength(code)
+	            : kind == MATCH_LENGTHS ? matchLength(code)
+	                                    : code);
+}
 
 // Tree is a Huffman tree: for each of 256 symbols its weight in the top 4 bits, below it
 // where its entries begin in a table of 2^log entries.
 enum : u32 { MAX_TREE_LOG = 11, MAX_WEIGHT = 12, WEIGHTS = 256 };
 
-// Desk is the shared memory of a warp.
-struct Desk {
+// TablesShared is the shared memory of a warp.
+struct TablesShared {
 	Staged in;
 	Counts counts;
 	Builder builder;
@@ -65,7 +71,7 @@ struct Desk {
 	u32 number; // handed from one lane to all
 };
 
-HR_FN u32 toAll(Desk &d, u32 v) {
+HR_FN u32 toAll(TablesShared &d, u32 v) {
 	if (lane() == 0) d.number = v;
 	syncWarp();
 	v = d.number;
@@ -75,20 +81,21 @@ HR_FN u32 toAll(Desk &d, u32 v) {
 
 // readTable makes the table of a kind, whose description begins at byte at, and
 // returns where the next one does, or NONE if it is corrupt.
-HR_FN u32 readTable(Desk &d, Block &b, u32 kind, u32 at) {
+HR_FN u32 readTable(TablesShared &d, Block &b, u32 kind, u32 at) {
 	u16 *table = (u16 *)b.tables + tableStart(kind);
 	switch (modeOf(b.modes, kind)) {
 	case REPEAT: return at;
 	case RLE_MODE:
 		if (at >= d.in.end || d.in.bytes[at] >= symbolsOf(kind)) return NONE;
+		HR_ROLLED for (u32 i = lane(); i < 8; i += LANES) table[i] = entryOf(1, d.in.bytes[at]); // tables are read by 16 bytes
 		if (lane() == 0) {
-			table[0] = entryOf(1, d.in.bytes[at]);
 			b.logs[kind] = 0;
 			b.values[kind] = valueBits(kind, d.in.bytes[at]);
 		}
 		return at + 1;
 	case PREDEFINED:
-		HR_ROLLED for (u32 s = lane(); s < predefinedSymbols(kind); s += LANES) d.counts.of[s] = (i16)predefined(kind, s);
+		HR_ROLLED for (u32 s = lane(); s < predefinedSymbols(kind); s += LANES)
+			d.counts.of[s] = (i16)predefined(kind, s);
 		if (lane() == 0) {
 			d.counts.symbols = predefinedSymbols(kind);
 			d.counts.log = kind == OFFSETS ? 5 : 6;
@@ -110,7 +117,7 @@ HR_FN u32 readTable(Desk &d, Block &b, u32 kind, u32 at) {
 }
 
 // readTables makes the tables that a block describes, and finds its bitstream.
-HR_FN bool readTables(Desk &d, const u8 *src, Block &b) {
+HR_FN bool readTables(TablesShared &d, const u8 *src, Block &b) {
 	d.in.load(src + b.sequencesAt, b.body + b.bytes - b.sequencesAt);
 	u32 at = 0;
 	HR_ROLLED for (u32 kind = 0; kind < KINDS && at != NONE; kind++) at = readTable(d, b, kind, at);
@@ -153,14 +160,19 @@ HR_FN u32 decodeWeights(const u16 *table, u32 log, const Staged &in, u32 at, u32
 	return NONE;
 }
 
-// readWeights gives all weights but the last (4.2.1.1): their number, or NONE.
-HR_FN u32 readWeights(Desk &d) {
+enum : u32 { FOR_HOST = NONE - 1 };
+
+// readWeights gives all weights but the last (4.2.1.1): their number, or NONE, or FOR_HOST. No weight is above
+// 11. A table with states for one that is need not use them: libzstd then decodes it if its log is 5, and refuses it,
+// having no room for it, if that is 6.
+HR_FN u32 readWeights(TablesShared &d) {
 	u32 head = d.in.bytes[0], n;
 	if (d.in.end == 0 || head == 0) return NONE;
 	if (head >= 128) { // Direct_Representation
 		n = head - 127;
 		if (1 + (n + 1) / 2 > d.in.end) return NONE;
-		HR_ROLLED for (u32 i = lane(); i < n; i += LANES) d.weights[i] = (u8)(d.in.bytes[1 + i / 2] >> (i % 2 ? 0 : 4) & 15);
+		HR_ROLLED for (u32 i = lane(); i < n; i += LANES)
+			d.weights[i] = (u8)(d.in.bytes[1 + i / 2] >> (i % 2 ? 0 : 4) & 15);
 		syncWarp();
 		return n;
 	}
@@ -169,10 +181,11 @@ HR_FN u32 readWeights(Desk &d) {
 	syncWarp();
 	if (lane() == 0) {
 		d.in.end = 1 + head;
-		if (!readCounts(d.in, at, 6, MAX_WEIGHT + 1, d.counts)) at = NONE;
+		bool small = (d.in.bytes[1] & 15) == 0;
+		if (!readCounts(d.in, at, 6, MAX_WEIGHT + small, d.counts)) at = NONE - small;
 	}
 	at = toAll(d, at);
-	if (at == NONE) return NONE;
+	if (at >= FOR_HOST) return at;
 	buildTable(d.builder, d.counts, d.weightTable);
 	n = lane() == 0 ? decodeWeights(d.weightTable, d.counts.log, d.in, at, 1 + head, d.weights) : 0;
 	return toAll(d, n);
@@ -180,7 +193,7 @@ HR_FN u32 readWeights(Desk &d) {
 
 // completeWeights adds the weight of the last symbol, which makes the sum a power of two, and
 // returns its logarithm, or NONE. n becomes the number of all weights.
-HR_FN u32 completeWeights(Desk &d, u32 &n) {
+HR_FN u32 completeWeights(TablesShared &d, u32 &n) {
 	u32 sum = 0;
 	HR_ROLLED for (u32 i = lane(); i < n; i += LANES) {
 		if (d.weights[i] > MAX_WEIGHT) sum = 1 << 20;
@@ -196,7 +209,7 @@ HR_FN u32 completeWeights(Desk &d, u32 &n) {
 	return log;
 }
 
-HR_FN void countWeights(Desk &d, u32 n) {
+HR_FN void countWeights(TablesShared &d, u32 n) {
 	HR_ROLLED for (u32 w = lane(); w < 16; w += LANES) d.ranks[w] = 0;
 	syncWarp();
 	HR_ROLLED for (u32 i = lane(); i < n; i += LANES) fetchAdd(&d.ranks[d.weights[i]], 1u);
@@ -204,7 +217,7 @@ HR_FN void countWeights(Desk &d, u32 n) {
 }
 
 // startWeights finds where the entries of each weight begin. It is the part of one lane.
-HR_FN void startWeights(Desk &d) {
+HR_FN void startWeights(TablesShared &d) {
 	u32 start = 0;
 	HR_ROLLED for (u32 w = 1; w <= MAX_WEIGHT; w++) {
 		u32 entries = d.ranks[w] << (w - 1);
@@ -215,7 +228,7 @@ HR_FN void startWeights(Desk &d) {
 
 // writeTree orders symbols by weight, then by value (4.2.1.3): that is the order of
 // their entries.
-HR_FN void writeTree(Desk &d, u32 n, u16 *tree) {
+HR_FN void writeTree(TablesShared &d, u32 n, u16 *tree) {
 	HR_ROLLED for (u32 g = 0; g < WEIGHTS; g += LANES) {
 		u32 w = g + lane() < n ? d.weights[g + lane()] : 0, same = match(w), before = count(same & below());
 		u32 start = d.ranks[w];
@@ -227,10 +240,11 @@ HR_FN void writeTree(Desk &d, u32 n, u16 *tree) {
 }
 
 // readTree makes the Huffman tree that a block describes.
-HR_FN Status readTree(Desk &d, const u8 *src, Block &b) {
+HR_FN Status readTree(TablesShared &d, const u8 *src, Block &b) {
 	d.in.load(src + b.literalsAt, b.literalsBytes);
 	u32 n = readWeights(d);
 	if (n == NONE) return CORRUPT;
+	if (n == FOR_HOST) return UNSUPPORTED;
 	u32 log = completeWeights(d, n);
 	if (log == NONE) return CORRUPT;
 	if (log > MAX_TREE_LOG) return UNSUPPORTED; // libzstd reads 12, no encoder writes it
@@ -248,7 +262,7 @@ HR_FN Status readTree(Desk &d, const u8 *src, Block &b) {
 }
 
 // The two jobs of a block.
-HR_FN Status makeTables(Desk &d, const u8 *src, Block &b, bool tree) {
+HR_FN Status makeTables(TablesShared &d, const u8 *src, Block &b, bool tree) {
 	if (b.type != COMPRESSED) return OK;
 	if (tree) return b.tree ? readTree(d, src, b) : OK;
 	return b.sequenceCount == 0 || readTables(d, src, b) ? OK : CORRUPT;
@@ -259,13 +273,13 @@ HR_FN Status makeTables(Desk &d, const u8 *src, Block &b, bool tree) {
 
 HR_KERNEL(hr::ZSTD_TABLES_BLOCK, 4) hr_zstd_tables(hr::ZstdParams p) {
 	using namespace hr;
-	HR_SHARED zstd::Desk desks[ZSTD_TABLES_BLOCK / 32];
+	HR_SHARED zstd::TablesShared shared[ZSTD_TABLES_BLOCK / 32];
 	zstd::Work work(p);
 	u32 jobs = 2 * work.blockCount();
 	HR_ROLLED for (u32 job = block() * warps() + warp(); job < jobs; job += blocks() * warps()) {
 		zstd::Block &b = work.blocks[job / 2];
 		if (b.type != zstd::COMPRESSED) continue;
-		Status status = zstd::makeTables(desks[warp()], zstd::sourceOf(p, b.chunk), b, job % 2);
+		Status status = zstd::makeTables(shared[warp()], zstd::sourceOf(p, b.chunk), b, job % 2);
 		if (status != OK && lane() == 0) zstd::fail(p, b.chunk, status);
 		syncWarp();
 	}

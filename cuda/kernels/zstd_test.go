@@ -59,7 +59,7 @@ func (m *machine) decodeZstd(t testing.TB, sources []zstdSource, blocks int, are
 	buffers[0] = table
 	params := ZstdParams{Chunks: place(0, 0), Status: place(1, 0), Arena: uint64(arena), N: uint32(len(sources)), Blocks: uint32(blocks)}
 	params.Work = uint64(ZstdWorkBytes(blocks, arena)) // which the driver allocates
-	m.run(t, kernelZstd, 2, 0, params.Append(nil), buffers)
+	m.run(t, kernelZstd|int(m.fill)<<8, 2, 0, params.Append(nil), buffers)
 	var out []zstdOutcome
 	for i := range sources {
 		out = append(out, zstdOutcome{binary.LittleEndian.Uint32(status[4*i:]), buffers[3+3*i]})
@@ -177,6 +177,15 @@ func zstdKinds(n int) map[string][]byte {
 		}
 	}
 	out["labels"] = labels[:n]
+	runs := make([]byte, 0, n+64) // matches that repeat their first bytes, short and long ones
+	for len(runs) < n {
+		distance := 1 + r.IntN(9)
+		runs = append(runs, randomBytes(r, distance+r.IntN(4))...)
+		for range 3 + r.IntN(24) {
+			runs = append(runs, runs[len(runs)-distance])
+		}
+	}
+	out["runs"] = runs[:n]
 	out["period"] = bytes.Repeat(randomBytes(r, 37), n/37+1)[:n]
 	return out
 }
@@ -412,7 +421,7 @@ func FuzzZstd(f *testing.F) {
 			f.Add(flushed(f, data, 1), uint16(n))
 		}
 	}
-	m := start(f, "-DHR_THREAD")
+	m := start(f, oneThread)
 	f.Fuzz(func(t *testing.T, src []byte, size uint16) {
 		sources := []zstdSource{{name: "fuzz", src: src, size: int(size)}}
 		blocks, arena := zstdRoom(sources)

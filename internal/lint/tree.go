@@ -104,7 +104,7 @@ func walk(root string, visit func(name string) error) error {
 			}
 			return nil
 		}
-		if !entry.Type().IsRegular() || base == ".git" { // a file in a work tree
+		if !entry.Type().IsRegular() || base == ".git" { // a file where the tree is a second one of its repository
 			return nil
 		}
 		return visit(filepath.ToSlash(name))

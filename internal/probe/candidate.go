@@ -21,6 +21,8 @@ const (
 	triedBytes = 32 << 20
 	// defaultLevel is what a codec without a level is given: libzstd's, blosc's.
 	zstdLevel, bloscLevel, deflateLevel = 3, 5, 5
+	// The levels that the libraries have; what is beyond they bend or refuse.
+	zstdLeast, zstdMost, otherMost = -131072, 22, 9
 )
 
 // DefaultCodecs are tried for elements of so many bytes.
@@ -57,6 +59,9 @@ func parseCodec(name string, elementBytes int) ([]stage, error) {
 		var err error
 		if n, err = strconv.Atoi(level); err != nil {
 			return nil, nd.Errorf(nd.ErrConfig, "codec %q: %q is not a level", name, level)
+		}
+		if least, most := levels(base); n < least || n > most {
+			return nil, nd.Errorf(nd.ErrConfig, "codec %q: level %d, of %d to %d", name, n, least, most)
 		}
 	}
 	var list []stage
@@ -96,6 +101,14 @@ func parseCodec(name string, elementBytes int) ([]stage, error) {
 		}
 	}
 	return list, nil
+}
+
+// levels are those of a codec.
+func levels(base string) (least, most int) {
+	if base == "zstd" {
+		return zstdLeast, zstdMost
+	}
+	return 0, otherMost
 }
 
 func or(n int, given bool, otherwise int) int {

@@ -6,8 +6,10 @@
 //	     -> Model                         what a measured GPU would do   model.go, rates.json
 //	     -> Crop -> stages -> table -> Advice
 //
-// Nothing is written, and what is held is bounded: 128 MiB of stored chunks, some of a
-// chunk of at most 1 GiB decoded, and 32 MiB that are encoded again. The sample follows
+// Nothing is written, and what is held is bounded: 128 MiB of stored chunks, or one
+// that is larger; 512 MiB of decoded ones, or one of at most 1 GiB; and 32 MiB that are encoded again.
+// Calls on a GPU have a time together, Options.GPUTime. Chunks that cannot be decoded count in no figure, and
+// it is an error if none can. The sample follows
 // from the seed and the array's grid.
 //
 // Each figure says whether it was measured in this run or predicted. Predictions come

@@ -2,7 +2,6 @@ package probe
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"slices"
 	"time"
@@ -15,10 +14,8 @@ import (
 
 // gpu is a GPU that is measured. One goroutine.
 type gpu struct {
-	device                  *cuda.Device
-	stream                  *cuda.Stream
-	module                  *cuda.Module
-	decode, inflate, crc32c cuda.Function
+	device *cuda.Device
+	stream *cuda.Stream
 }
 
 const (
@@ -64,25 +61,10 @@ func openOn(driver *cuda.Driver, name string) (*gpu, error) {
 	if g.device, err = driver.Open(ordinal); err != nil {
 		return nil, err
 	}
-	if err = g.loadKernels(); err == nil {
-		g.stream, err = g.device.NewStream(0)
-	}
-	if err != nil {
+	if g.stream, err = g.device.NewStream(0); err != nil {
 		return nil, errors.Join(err, g.device.Close())
 	}
 	return g, nil
-}
-
-func (g *gpu) loadKernels() (err error) {
-	if g.module, err = g.device.LoadModule(kernels.Images()); err != nil {
-		return err
-	}
-	for name, f := range map[string]*cuda.Function{kernels.Decode: &g.decode, kernels.Inflate: &g.inflate, kernels.Crc32c: &g.crc32c} {
-		if *f, err = g.module.Function(name); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // close gives back all that was made from the device.
@@ -136,37 +118,15 @@ func (g *gpu) median(ctx context.Context, do func() error) (time.Duration, error
 	return max(times[len(times)/2], 1), nil
 }
 
-// kernelMethod is how the kernels call a method.
-func kernelMethod(m Method) uint8 {
-	switch m {
-	case Zstd:
-		return kernels.Zstd
-	case BloscZstd:
-		return kernels.BloscZstd
-	case LZ4:
-		return kernels.LZ4
-	case BloscLZ4, BloscLZ:
-		return kernels.Blosc
-	case Shuffle:
-		return kernels.Unshuffle
-	case Gzip:
-		return kernels.Gzip
-	case Zlib:
-		return kernels.Zlib
-	case BloscZlib:
-		return kernels.BloscZlib
-	}
-	return kernels.Host
-}
-
 // decodes reports whether there are kernels for the coding in this program's image.
 func (g *gpu) decodes(c coding) bool {
-	return g != nil && c.device && kernelMethod(c.method) != kernels.Host
+	return g != nil && c.device && c.gpu.Method != kernels.Copy
 }
 
 // wave decodes n chunks in a call, the stored ones over and over, and times it on the
-// GPU. It gives nil if there is no room for so many. size is what each is decoded to.
-func (g *gpu) wave(ctx context.Context, c coding, stored [][]byte, size, n int) (_ *Wave, err error) {
+// GPU: some times, fewer where that would last beyond until. It gives nil if there is no room for so many.
+// size is what each is decoded to.
+func (g *gpu) wave(ctx context.Context, c coding, stored [][]byte, size, n int, until time.Time) (_ *Wave, err error) {
 	b := &batch{gpu: g, coding: c, stored: stored, size: size, n: n}
 	fits, err := b.fits()
 	if err != nil || !fits {
@@ -177,7 +137,8 @@ func (g *gpu) wave(ctx context.Context, c coding, stored [][]byte, size, n int) 
 		return nil, err
 	}
 	var times []time.Duration
-	for i := range runs + 1 {
+	began := time.Now()
+	for len(times) <= runs && (len(times) == 0 || time.Now().Before(until)) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -185,13 +146,15 @@ func (g *gpu) wave(ctx context.Context, c coding, stored [][]byte, size, n int) 
 		if err != nil {
 			return nil, err
 		}
-		if i > 0 { // the first one warms up
-			times = append(times, took)
-		}
+		times = append(times, took)
+	}
+	each := time.Since(began) / time.Duration(len(times))
+	if len(times) > 1 { // the first one warms up
+		times = times[1:]
 	}
 	slices.Sort(times)
-	ms := max(times[runs/2], time.Microsecond).Seconds() * 1e3
-	return &Wave{n, ms, float64(n) * float64(size) / ms / 1e6, Here}, nil
+	ms := max(times[len(times)/2], time.Microsecond).Seconds() * 1e3
+	return &Wave{Chunks: n, MS: ms, GBPerS: float64(n) * float64(size) / ms / 1e6, From: Here, each: each}, nil
 }
 
 // batch is a call: memory of a GPU with chunks to decode in it, and what decodes them.
@@ -202,14 +165,10 @@ type batch struct {
 	size, n int
 
 	memory     []cuda.Ptr // what is given back at the end
-	pinned     [][]byte
-	table      cuda.Ptr // chunks, then statuses
-	host       []byte   // the same, pinned
+	decoder    *decode.Decoder
+	chunks     []decode.Chunk
+	errs       []error
 	begin, end *cuda.Event
-	call       *decode.Call // of zstd
-	kernel     cuda.Function
-	block      int
-	params     []byte // of kernel, and of the one that compares checksums
 }
 
 const alignment = 16 // of sources, so that vectors can be read, and of destinations
@@ -233,7 +192,7 @@ func (b *batch) fits() (bool, error) {
 		return false, err
 	}
 	need := int64(b.n) * aligned(b.size) * 2
-	if kernels.FamilyOf(kernelMethod(b.coding.method)) == kernels.ZstdFamily {
+	if kernels.FamilyOf(b.coding.gpu.Method) == kernels.ZstdFamily {
 		work, err := b.limits().Scratch()
 		if err != nil {
 			return false, err
@@ -255,82 +214,31 @@ func (b *batch) alloc(n int64) (cuda.Ptr, error) {
 	return p, err
 }
 
-func (b *batch) allocHost(n int64) ([]byte, error) {
-	mem, err := b.gpu.device.AllocHost(max(n, alignment))
-	if err == nil {
-		b.pinned = append(b.pinned, mem)
-	}
-	return mem, err
-}
-
-// open places the stored chunks on the device and the table in pinned memory.
+// open places the stored chunks on the device.
 func (b *batch) open() (err error) {
 	src, at, err := b.upload()
 	if err != nil {
 		return err
 	}
-	room := int64(b.n) * aligned(b.size)
-	dst, err := b.alloc(room)
+	dst, err := b.alloc(int64(b.n) * aligned(b.size))
 	if err != nil {
 		return err
 	}
-	scratch, err := b.alloc(room)
-	if err != nil {
-		return err
-	}
-	statusAt := int64(b.n) * kernels.ChunkBytes
-	if b.table, err = b.alloc(statusAt + 4*int64(b.n)); err != nil {
-		return err
-	}
-	if b.host, err = b.allocHost(statusAt + 4*int64(b.n)); err != nil {
-		return err
-	}
-	method := kernelMethod(b.coding.method)
-	flags := uint16(0)
-	if b.coding.summed {
-		flags = kernels.Summed
-	}
-	list := b.host[:0]
+	as := b.coding.gpu
 	for i := range b.n {
 		k := i % len(b.stored)
-		to := uint64(i) * uint64(aligned(b.size))
-		list = kernels.Chunk{
-			Src: uint64(src) + uint64(at[k]), SrcBytes: uint32(len(b.coding.body(b.stored[k]))), Dst: uint64(dst) + to, Scratch: uint64(scratch) + to,
-			DstBytes: uint32(b.size), Status: uint32(i), Method: method, Typesize: uint8(b.coding.typesize), Flags: flags,
-		}.Append(list)
+		b.chunks = append(b.chunks, decode.Chunk{
+			Src: src + cuda.Ptr(at[k]), SrcBytes: len(b.coding.body(b.stored[k])), Dst: dst + cuda.Ptr(i)*cuda.Ptr(aligned(b.size)), DstBytes: b.size,
+			Method: as.Method, Typesize: int(as.Typesize), Summed: as.Summed,
+		})
+	}
+	if b.decoder, err = decode.Open(b.gpu.device, b.limits(), as.Method); err != nil {
+		return err
 	}
 	if b.begin, err = b.gpu.device.NewTimedEvent(); err != nil {
 		return err
 	}
-	if b.end, err = b.gpu.device.NewTimedEvent(); err != nil {
-		return err
-	}
-	b.params = kernels.DecodeParams{Chunks: uint64(b.table), Status: uint64(b.table) + uint64(statusAt), N: uint32(b.n)}.Append(nil)
-	switch kernels.FamilyOf(method) {
-	case kernels.ZstdFamily:
-		return b.openZstd()
-	case kernels.InflateFamily:
-		b.kernel, b.block = b.gpu.inflate, kernels.InflateBlock
-	default:
-		b.kernel, b.block = b.gpu.decode, kernels.DecodeBlock
-	}
-	return nil
-}
-
-func (b *batch) openZstd() error {
-	z, err := decode.NewZstd(b.gpu.device, b.gpu.module)
-	if err != nil {
-		return err
-	}
-	bytes, err := b.limits().Scratch()
-	if err != nil {
-		return err
-	}
-	work, err := b.alloc(bytes)
-	if err != nil {
-		return err
-	}
-	b.call, err = z.NewCall(b.limits(), work)
+	b.end, err = b.gpu.device.NewTimedEvent()
 	return err
 }
 
@@ -341,10 +249,11 @@ func (b *batch) upload() (src cuda.Ptr, at []int64, err error) {
 		at = append(at, total)
 		total += aligned(len(s)) + alignment
 	}
-	host, err := b.allocHost(total)
+	host, err := b.gpu.device.AllocHost(total)
 	if err != nil {
 		return 0, nil, err
 	}
+	defer func() { err = errors.Join(err, b.gpu.device.FreeHost(host)) }()
 	for i, s := range b.stored {
 		copy(host[at[i]:], s)
 	}
@@ -356,50 +265,43 @@ func (b *batch) upload() (src cuda.Ptr, at []int64, err error) {
 	return src, at, errors.Join(b.gpu.device.Run(&c), b.gpu.stream.Drain())
 }
 
-// decode makes the call and gives the time of its kernels.
+// decode makes the call and gives the time of its kernels, and of a table of some bytes a chunk that
+// is copied before and behind them. The host has decoded all the chunks before.
 func (b *batch) decode() (time.Duration, error) {
-	s := b.gpu.stream
-	statusAt := cuda.Ptr(b.n) * kernels.ChunkBytes
-	host := cuda.Address(b.host)
-	var list cuda.Commands
-	list.Copy(s, b.table, host, int64(statusAt))
-	list.Record(s, b.begin)
-	if b.call != nil {
-		if err := b.call.Append(&list, s, b.table, b.table+statusAt, b.n); err != nil {
-			return 0, err
+	if err := b.record(b.begin); err != nil {
+		return 0, err
+	}
+	if err := b.decoder.Start(b.gpu.stream, b.chunks); err != nil {
+		return 0, err
+	}
+	err := b.record(b.end)
+	if b.errs, err = b.wait(err); err != nil {
+		return 0, err
+	}
+	for i, err := range b.errs {
+		if err != nil {
+			return 0, nd.Errorf(nd.ErrUnsupported, "the GPU leaves chunk %d of a call to the host: %w", i, err)
 		}
-	} else {
-		list.Launch(s, b.kernel, b.n, b.block, 0, b.params)
-	}
-	if b.coding.summed {
-		list.Launch(s, b.gpu.crc32c, b.n, kernels.Crc32cBlock, 0, b.params)
-	}
-	list.Record(s, b.end)
-	list.Copy(s, host+statusAt, b.table+statusAt, 4*int64(b.n))
-	if err := errors.Join(b.gpu.device.Run(&list), s.Drain()); err != nil {
-		return 0, err
-	}
-	if err := statuses(b.host[statusAt:]); err != nil {
-		return 0, err
 	}
 	return b.end.Since(b.begin)
 }
 
-// statuses is an error for the first chunk that was not decoded. The host has decoded
-// all of them before.
-func statuses(words []byte) error {
-	for i := 0; 4*i < len(words); i++ {
-		if s := binary.LittleEndian.Uint32(words[4*i:]); s != kernels.OK {
-			return nd.Errorf(nd.ErrUnsupported, "the GPU leaves chunk %d of a call to the host (status %d)", i, s)
-		}
-	}
-	return nil
+func (b *batch) record(e *cuda.Event) error {
+	var list cuda.Commands
+	list.Record(b.gpu.stream, e)
+	return b.gpu.device.Run(&list)
+}
+
+// wait is for the decoder and for what was recorded behind it.
+func (b *batch) wait(first error) ([]error, error) {
+	errs, err := b.decoder.Wait(b.errs[:0])
+	return errs, errors.Join(first, err, b.gpu.stream.Drain())
 }
 
 // close gives everything back.
 func (b *batch) close() (err error) {
-	if b.call != nil {
-		err = b.call.Close()
+	if b.decoder != nil {
+		err = b.decoder.Close()
 	}
 	for _, e := range []*cuda.Event{b.begin, b.end} {
 		if e != nil {
@@ -408,9 +310,6 @@ func (b *batch) close() (err error) {
 	}
 	for _, p := range b.memory {
 		err = errors.Join(err, b.gpu.device.Free(p))
-	}
-	for _, mem := range b.pinned {
-		err = errors.Join(err, b.gpu.device.FreeHost(mem))
 	}
 	return err
 }

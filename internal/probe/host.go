@@ -3,14 +3,26 @@ package probe
 import (
 	"context"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/headrace/headrace/codec"
 	"github.com/headrace/headrace/nd"
 )
 
-// maxDecoded bounds the memory of goroutines that decode, together.
-const maxDecoded = 1 << 30
+// maxDecoded bounds the memory of goroutines that decode, together; one chunk is always decoded.
+const maxDecoded = 512 << 20
+
+// newRooms are for as many goroutines as there are cores, and for a stage between two codecs.
+func newRooms() [][]byte { return make([][]byte, max(2, runtime.GOMAXPROCS(0))) }
+
+// room is memory of goroutine g, n bytes that hold what it left there. It is taken once: a chunk may have a GiB.
+func (p *probe) room(g, n int) []byte {
+	if cap(p.rooms[g]) < n {
+		p.rooms[g] = make([]byte, n)
+	}
+	return p.rooms[g][:n]
+}
 
 // decoding is a chain with chunks for it.
 type decoding struct {
@@ -25,7 +37,7 @@ func (p *probe) all(ctx context.Context, d decoding, goroutines int, long time.D
 	counts := make([]int64, goroutines)
 	began := time.Now()
 	err := p.each(ctx, goroutines, goroutines, func(g int) error {
-		_, n, err := d.run(ctx, g*len(d.chunks)/goroutines, func(time.Duration) bool { return time.Since(began) < long })
+		_, n, err := d.run(ctx, p.room(g, d.largest()), g*len(d.chunks)/goroutines, func(time.Duration) bool { return time.Since(began) < long })
 		counts[g] = n
 		return err
 	})
@@ -40,7 +52,7 @@ func (p *probe) all(ctx context.Context, d decoding, goroutines int, long time.D
 // and of that what the thread ran: others that want the core do not show.
 func (p *probe) one(ctx context.Context, d decoding, long time.Duration) (float64, error) {
 	began := time.Now()
-	least, _, err := d.run(ctx, 0, func(ran time.Duration) bool { return ran < long && time.Since(began) < patience*long })
+	least, _, err := d.run(ctx, p.room(0, d.largest()), 0, func(ran time.Duration) bool { return ran < long && time.Since(began) < patience*long })
 	bytes, took := 0, time.Duration(0)
 	for i, t := range least {
 		if t > 0 {
@@ -56,15 +68,14 @@ func (p *probe) one(ctx context.Context, d decoding, long time.Duration) (float6
 // patience is how many times longer a measurement may take where others have the core.
 const patience = 5
 
-// run decodes from chunk number i on, one at least, as long as more says; that is told
+// largest is the most decoded bytes of a chunk.
+func (d *decoding) largest() int { return slices.Max(append([]int{0}, d.sizes...)) }
+
+// run decodes from chunk number i on, one at least, to dst, as long as more says; that is told
 // how long the thread has run. It gives the shortest time of each chunk and the bytes of
 // all that it did.
-func (d *decoding) run(ctx context.Context, i int, more func(ran time.Duration) bool) (least []time.Duration, total int64, err error) {
-	room := 0
-	for _, n := range d.sizes {
-		room = max(room, n)
-	}
-	dst, scratch := make([]byte, room), codec.NewScratch()
+func (d *decoding) run(ctx context.Context, dst []byte, i int, more func(ran time.Duration) bool) (least []time.Duration, total int64, err error) {
+	scratch := codec.NewScratch()
 	defer scratch.Close()
 	least = make([]time.Duration, len(d.chunks))
 	runtime.LockOSThread()
@@ -121,11 +132,11 @@ func (p *probe) host(ctx context.Context, s *sample) (Host, error) {
 }
 
 // convertRate times the conversion of a run of elements to f32 on one core. Complex
-// elements become pairs of them.
+// elements become themselves, and count as pairs of f32.
 func (p *probe) convertRate(ctx context.Context) (float64, error) {
-	from, to, n := p.array.DType.DType, nd.F32, 64<<10
+	from, to, n, counted := p.array.DType.DType, nd.F32, 64<<10, nd.F32.Size()
 	if from.Complex() {
-		to = nd.C64
+		to, counted = from, nd.C64.Size()
 	}
 	turn, err := codec.Converter(from, to, p.array.Leaf().Big, nil)
 	if err != nil {
@@ -137,7 +148,7 @@ func (p *probe) convertRate(ctx context.Context) (float64, error) {
 	until, began, total := time.Now().Add(min(p.options.Time/8, readTime)), cpuTime(), 0
 	for total == 0 || time.Now().Before(until) && ctx.Err() == nil {
 		turn(dst, src, n)
-		total += len(dst)
+		total += n * counted
 	}
 	return float64(total) / max(1, cpuTime()-began).Seconds() / 1e9, nil
 }

@@ -23,6 +23,7 @@ type extent struct {
 	bytes   []byte
 	dropped bool
 	turn    int64 // when it was drawn
+	broken  bool
 }
 
 // read gives the stored bytes in memory of the caller, of e.size bytes.

@@ -35,13 +35,19 @@ type Options struct {
 	Seed       uint64
 
 	// Time is how long a rate is measured; 0 is 400 ms, long against a scheduler's turn.
-	Time  time.Duration
-	calls []int // chunks of a call that is measured or predicted; 64, 512 and 4096
+	Time time.Duration
+	// GPUTime is how long calls on a GPU may take, all together; 0 is DefaultGPUTime. A call that has begun
+	// is not cut off; but none begins that would take longer, as far as shorter ones tell.
+	GPUTime time.Duration
+	calls   []int // chunks of a call that is measured or predicted; 64, 512 and 4096
 
 	// Report is told how far the phases are, one call at a time; total is 0 where it is
 	// not known.
 	Report func(phase string, done, total int64)
 }
+
+// DefaultGPUTime is the time of Options.GPUTime: a GPU takes a few seconds.
+const DefaultGPUTime = 20 * time.Second
 
 // MaxSamples bounds the chunks of a probe.
 const MaxSamples = 1 << 16
@@ -55,6 +61,9 @@ func (o *Options) setDefaults() error {
 	}
 	if o.Time <= 0 {
 		o.Time = 400 * time.Millisecond
+	}
+	if o.GPUTime <= 0 {
+		o.GPUTime = DefaultGPUTime
 	}
 	if o.calls == nil {
 		o.calls = []int{64, 512, 4096}
@@ -78,6 +87,9 @@ type probe struct {
 	gpu     *gpu // nil where none is measured
 	notes   []string
 
+	until time.Time // when the time of GPUTime is over
+	rooms [][]byte  // that goroutines decode to, each of them another
+
 	mu sync.Mutex // orders calls of options.Report
 }
 
@@ -91,7 +103,7 @@ func Run(ctx context.Context, o Options) (_ *Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
-	p := &probe{options: o, store: n.Store, path: n.Path, array: n.Array}
+	p := &probe{options: o, store: n.Store, path: n.Path, array: n.Array, rooms: newRooms()}
 	if p.recipe, err = newRecipe(n.Array); err != nil {
 		return nil, nd.At(err, nd.Place{Array: o.URI})
 	}
@@ -183,6 +195,11 @@ func (p *probe) at(err error, coord []int64) error {
 	return nd.At(err, nd.Place{Array: p.options.URI, Chunk: strings.Trim(strings.ReplaceAll(fmt.Sprint(coord), " ", "/"), "[]")})
 }
 
+// atExtent names a chunk, the file that it lies in and where.
+func (p *probe) atExtent(err error, e *extent) error {
+	return p.at(nd.At(err, nd.Place{File: e.key, Offset: e.offset, Length: e.size}), e.coord)
+}
+
 func (p *probe) run(ctx context.Context) (*Result, error) {
 	a := p.array
 	if err := checkSize(a); err != nil {
@@ -228,6 +245,12 @@ func (p *probe) measure(ctx context.Context, r *Result, s *sample, crop []int64)
 	if err != nil {
 		return err
 	}
+	if err := s.broken(); err != nil {
+		return err
+	}
+	if s.failed > 0 {
+		p.note("%d of the chunks that are stored cannot be decoded, and count in no figure", s.failed)
+	}
 	r.Sample = Sample{
 		Seed: p.options.Seed, Grid: s.grid, Looked: s.looked, Missing: s.missing, Failed: s.failed, Read: len(s.chunks), Bytes: s.total,
 	}
@@ -270,7 +293,7 @@ func (p *probe) check(ctx context.Context, s *sample) (*trial, *Structure, error
 	if err != nil {
 		return nil, nil, err
 	}
-	scratch, dst := codec.NewScratch(), make([]byte, p.recipe.size)
+	scratch, dst := codec.NewScratch(), p.room(0, p.recipe.size)
 	defer scratch.Close()
 	coding := p.coding()
 	good, places := s.chunks[:0], s.places[:0]
@@ -281,37 +304,42 @@ func (p *probe) check(ctx context.Context, s *sample) (*trial, *Structure, error
 		}
 		p.say("check chunks", int64(i), int64(len(s.chunks)))
 		_, err := whole.Decode(dst, data, scratch)
-		if err == nil {
-			err = structure.Add(coding.method, coding.body(data), int64(p.recipe.size))
+		if err == nil { // of what is broken, nothing is counted
+			err = new(Structure).Add(coding.method, coding.body(data), int64(p.recipe.size))
 		}
 		if err != nil {
-			if err = s.fail(p.at(err, s.places[i].coord)); err != nil {
+			if err = s.fail(p.atExtent(err, s.places[i])); err != nil {
 				return nil, nil, err
 			}
 			s.total -= int64(len(data))
+			s.places[i].broken = true
 			continue
+		}
+		if err := structure.Add(coding.method, coding.body(data), int64(p.recipe.size)); err != nil {
+			return nil, nil, p.atExtent(err, s.places[i])
 		}
 		good, places = append(good, data), append(places, s.places[i])
 		if room > 0 {
-			if err := t.add(p.recipe, onBytes, data, dst, scratch, elements, &room); err != nil {
-				return nil, nil, err
+			if err := p.keep(t, onBytes, data, dst, scratch, elements, &room); err != nil {
+				return nil, nil, p.atExtent(err, s.places[i])
 			}
 		}
 	}
 	s.chunks, s.places = good, places
+	s.extents = slices.DeleteFunc(s.extents, func(e *extent) bool { return e.broken })
 	return t, structure, nil
 }
 
-// add keeps a chunk, or the begin of a large one, as the codecs on bytes leave it.
+// keep keeps a chunk, or the begin of a large one, as the codecs on bytes leave it.
 // decoded is the chunk, where nothing comes after those codecs.
-func (t *trial) add(r *recipe, onBytes *codec.Chain, data, decoded []byte, scratch *codec.Scratch, elements int64, room *int) error {
-	plain := decoded
+func (p *probe) keep(t *trial, onBytes *codec.Chain, data, decoded []byte, scratch *codec.Scratch, elements int64, room *int) error {
+	r, plain := p.recipe, decoded
 	switch {
 	case len(r.bytes)+len(r.rest) == 0:
 		plain = data
 	case len(r.rest) > 0:
 		// Between codecs on bytes and filters a chunk has a size that only they know.
-		out, err := onBytes.Decode(make([]byte, 2*r.size+1<<16), data, scratch)
+		out, err := onBytes.Decode(p.room(1, 2*r.size+1<<16), data, scratch)
 		if err != nil {
 			return err
 		}
@@ -353,7 +381,7 @@ func (p *probe) readAgain(ctx context.Context, s *sample) (float64, error) {
 		for i := g; counts[g] == 0 || time.Now().Before(until) && ctx.Err() == nil; i++ {
 			e := list[i%len(list)]
 			if err := e.read(ctx, p.store, buffer[:e.size]); err != nil {
-				return p.at(err, e.coord)
+				return p.atExtent(err, e)
 			}
 			counts[g] += max(1, e.size)
 		}

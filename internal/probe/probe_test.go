@@ -76,12 +76,12 @@ func TestCodecs(t *testing.T) {
 		{`["shuffle","zstd"]`, Zstd, gpu, 2, dataset.Array{}},
 		{`["shuffle","zstd"]`, Zstd, gpu, 2, dataset.Array{Format: 2}},
 		{`"lz4"`, LZ4, gpu, 2, dataset.Array{Format: 2}},
-		{`"gzip"`, Gzip, host, 2, dataset.Array{}},
-		{`"zlib"`, Zlib, host, 4, dataset.Array{Format: 2, DType: nd.F32, Field: "weather"}},
+		{`"gzip"`, Gzip, gpu, 2, dataset.Array{}},
+		{`"zlib"`, Zlib, gpu, 4, dataset.Array{Format: 2, DType: nd.F32, Field: "weather"}},
 		{`"blosc-lz4"`, BloscLZ4, gpu, 2, dataset.Array{}},
 		{`"blosc-lz4hc-bitshuffle"`, BloscLZ4, gpu, 1, dataset.Array{DType: nd.U8, Field: "em"}},
 		{`"blosc-zstd"`, BloscZstd, gpu, 4, dataset.Array{DType: nd.F32, Field: "weather"}},
-		{`"blosc-zlib"`, BloscZlib, host, 2, dataset.Array{}},
+		{`"blosc-zlib"`, BloscZlib, gpu, 2, dataset.Array{}},
 		{`"blosc-blosclz-noshuffle"`, BloscLZ, host, 2, dataset.Array{Format: 2}},
 		{`["delta","zstd"]`, Zstd, host, 2, dataset.Array{Format: 2}},
 		{`["big","zstd"]`, Zstd, gpu, 2, dataset.Array{}},
@@ -190,7 +190,7 @@ func TestCodecNames(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := &probe{options: Options{Time: time.Microsecond}}
+			p := &probe{options: Options{Time: time.Microsecond}, rooms: newRooms()}
 			c, s, _, err := p.try(context.Background(), &trial{plain: [][]byte{data}}, name, stages)
 			if err != nil || c.Ratio <= 0 || s.Decoded != 10_000 {
 				t.Errorf("%s: %+v %v", name, c, err)

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/headrace/headrace/codec"
+	"github.com/headrace/headrace/cuda/decode"
+	"github.com/headrace/headrace/cuda/kernels"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/zarr"
 )
@@ -110,27 +112,30 @@ func codecs(stages []stage) []codec.Codec {
 	return list
 }
 
-// coding is what stages on bytes are to a GPU.
+// coding is what stages on bytes are to the host and to a GPU.
 type coding struct {
-	method   Method
-	typesize int  // of elements whose bytes were put apart before the compressor; 0 for none
-	summed   bool // a CRC-32C follows the bytes
-	device   bool // a GPU has kernels for all of it
+	method Method
+	gpu    decode.Coding
+	device bool // a GPU has kernels for all of it
 }
 
 // codingOf looks at stages in the order of decoding: a checksum, a compressor, a
 // shuffle, each of which may be absent.
 func codingOf(stages []stage) coding {
-	var c coding
-	if len(stages) > 0 && stages[0].Name() == "crc32c" && !sumAtStart(stages[0].config) {
-		c.summed, stages = true, stages[1:]
+	list := make([]decode.Stage, len(stages))
+	for i, s := range stages {
+		list[i] = decode.Stage{Name: s.Name(), Config: s.config}
 	}
-	c.method = None
+	c := coding{gpu: decode.CodingOf(list), method: None}
+	c.device = c.gpu.Method != kernels.Host
+	if c.gpu.Summed {
+		stages = stages[1:]
+	}
 	if len(stages) > 0 && stages[0].Name() != "shuffle" {
 		c.method, stages = methodOf(stages[0]), stages[1:]
 	}
 	if len(stages) > 0 && stages[0].Name() == "shuffle" {
-		c.typesize, stages = elementsize(stages[0].config), stages[1:]
+		stages = stages[1:]
 		if c.method == None {
 			c.method = Shuffle
 		}
@@ -138,25 +143,15 @@ func codingOf(stages []stage) coding {
 	if len(stages) > 0 {
 		return coding{method: Other}
 	}
-	twice := c.typesize > 1 && strings.HasPrefix(string(c.method), "blosc") // shuffled by blosc too
-	c.device = c.method != Other && c.method != BloscOther && !twice && c.typesize < 256
 	return c
 }
 
 // body is the stored bytes without the checksum behind them.
 func (c *coding) body(stored []byte) []byte {
-	if c.summed {
-		return stored[:max(0, len(stored)-4)]
+	if c.gpu.Summed {
+		return stored[:max(0, len(stored)-decode.SumBytes)]
 	}
 	return stored
-}
-
-// sumAtStart reports whether a checksum comes before the bytes, as numcodecs can be
-// told.
-func sumAtStart(config json.RawMessage) bool {
-	var set struct{ Location string }
-	_ = json.Unmarshal(config, &set) // the codec has read it already
-	return set.Location == "start"
 }
 
 func methodOf(s stage) Method {
@@ -185,12 +180,6 @@ func methodOf(s stage) Method {
 		return BloscOther
 	}
 	return Other
-}
-
-func elementsize(config json.RawMessage) int {
-	set := struct{ Elementsize int }{4} // numcodecs' default
-	_ = json.Unmarshal(config, &set)    // the codec has read it already
-	return set.Elementsize
 }
 
 // describe names the chain in the order of encoding, as the metadata do.

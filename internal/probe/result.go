@@ -1,5 +1,7 @@
 package probe
 
+import "time"
+
 // Result is what probe prints; its JSON names are a promise to scripts.
 type Result struct {
 	URI        string   `json:"uri"`
@@ -111,6 +113,8 @@ type Wave struct {
 	MS     float64 `json:"ms"`
 	GBPerS float64 `json:"gb_per_s"`
 	From   string  `json:"from"`
+
+	each time.Duration // of a call as the host saw it, 0 where it is predicted
 }
 
 // Stage is a part of the way from the store to the batch.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/pipeline"
 	"github.com/headrace/headrace/sampler"
 )
 
@@ -33,7 +34,7 @@ type sample struct {
 	failed  int
 	first   error // of the failed ones
 
-	extents []*extent // of all that are stored
+	extents []*extent // of all that are stored, and not known to be broken
 	chunks  [][]byte  // stored bytes; as many of the extents as the budget allows
 	places  []*extent // of chunks, each
 	total   int64     // bytes of chunks
@@ -103,8 +104,8 @@ func (p *probe) look(ctx context.Context, s *sample, l *locator, list []place) e
 		}
 		s.looked++
 		e, err := l.find(ctx, at.coord)
-		if err == nil && e != nil && e.size > 4*int64(p.recipe.size)+1<<20 {
-			err = nd.Errorf(nd.ErrCorrupt, "%d stored bytes for a chunk of %d", e.size, p.recipe.size)
+		if err == nil && e != nil {
+			err = nd.At(pipeline.CheckStored(e.size, int64(p.recipe.size)), nd.Place{File: e.key})
 		}
 		switch {
 		case err != nil:
@@ -134,9 +135,9 @@ func (s *sample) keep(e *extent) {
 	s.extents = append(s.extents, e)
 }
 
-// fail counts a chunk that is broken; other errors end the work.
+// fail counts a chunk that cannot be decoded, or that nobody reads for its length; other errors end the work.
 func (s *sample) fail(err error) error {
-	if !errors.Is(err, nd.ErrCorrupt) && !errors.Is(err, nd.ErrUnsupported) {
+	if !errors.Is(err, nd.ErrCorrupt) && !errors.Is(err, nd.ErrUnsupported) && !errors.Is(err, nd.ErrBudget) {
 		return err
 	}
 	if s.failed++; s.first == nil {
@@ -167,7 +168,7 @@ func (p *probe) fetch(ctx context.Context, s *sample) error {
 	err := p.each(ctx, len(s.places), readers, func(i int) error {
 		err := s.places[i].read(ctx, p.store, s.chunks[i])
 		p.say("read chunks", done.Add(1), int64(len(s.places)))
-		return p.at(err, s.places[i].coord)
+		return p.atExtent(err, s.places[i])
 	})
 	if took := time.Since(began).Seconds(); took > 0 {
 		s.firstRead = float64(s.total) / took / 1e9
@@ -198,7 +199,16 @@ func (p *probe) each(ctx context.Context, n, goroutines int, do func(i int) erro
 	return cmp.Or(ctx.Err(), errors.Join(errs...))
 }
 
-// sizes are the stored bytes of all chunks that were found, ascending.
+// broken is the error of a sample of which no chunk can be decoded; nil if one can, or none is stored.
+func (s *sample) broken() error {
+	first, ok := errors.AsType[*nd.Error](s.first)
+	if len(s.chunks) > 0 || !ok {
+		return nil
+	}
+	return nd.Errorf(first.Kind, "none of the %d chunks that were looked at and are stored can be decoded; the first: %w", s.failed, s.first)
+}
+
+// sizes are the stored bytes of all extents, ascending.
 func (s *sample) sizes() []int64 {
 	list := make([]int64, len(s.extents))
 	for i, e := range s.extents {

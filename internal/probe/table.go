@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/headrace/headrace/codec"
 	"github.com/headrace/headrace/nd"
@@ -18,6 +19,7 @@ func (p *probe) onGPU(ctx context.Context, r *Result, m *machine, s *sample, str
 	m.copy, m.copyFrom, m.assemble = rates.Copy.GBPerS, Predicted, rates.Assemble.GBPerS
 	g := &r.GPU
 	g.Waves = []Wave{}
+	p.until = time.Now().Add(p.options.GPUTime)
 	g.From, g.Sources = Predicted, []Source{rates.Sources[rates.Copy.Source], rates.Sources[rates.Assemble.Source]}
 	g.Name = rates.Sources[rates.Copy.Source].GPU
 	if p.gpu != nil {
@@ -33,7 +35,7 @@ func (p *probe) onGPU(ctx context.Context, r *Result, m *machine, s *sample, str
 	switch {
 	case len(s.chunks) == 0:
 	case c.method == None && c.device:
-	case !p.onDevice(c):
+	case !p.onDevice(c, p.gpu.decodes(c)):
 		g.From = ByHost
 	case p.gpu.decodes(c):
 		return p.measureWaves(ctx, g, c, s)
@@ -45,9 +47,14 @@ func (p *probe) onGPU(ctx context.Context, r *Result, m *machine, s *sample, str
 }
 
 // onDevice reports whether a GPU decodes chunks of this coding, at a rate that is known
-// or can be measured.
-func (p *probe) onDevice(c coding) bool {
-	return c.device && (c.method == None || c.method == Shuffle || p.model.Knows(c.method.Kernel()) || p.gpu.decodes(c))
+// or is measured.
+func (p *probe) onDevice(c coding, measured bool) bool {
+	return c.device && (c.method == None || c.method == Shuffle || p.model.Knows(c.method.Kernel()) || measured)
+}
+
+// affords reports whether there is time for a call of n chunks, twice, if it takes as long as that one.
+func (p *probe) affords(w *Wave, n int) bool {
+	return time.Duration(float64(2*w.each)*float64(n)/float64(w.Chunks)) < time.Until(p.until)
 }
 
 // waveMost bounds the decoded bytes of such a call.
@@ -60,16 +67,20 @@ func (p *probe) predictWaves(g *GPU, kernel string, f Features) {
 			break
 		}
 		rate := p.model.Predict(kernel, f, size, float64(n))
-		g.Waves = append(g.Waves, Wave{n, float64(n) * float64(size) / rate / 1e6, rate, Predicted})
+		g.Waves = append(g.Waves, Wave{Chunks: n, MS: float64(n) * float64(size) / rate / 1e6, GBPerS: rate, From: Predicted})
 	}
 	g.GBPerS = p.model.Predict(kernel, f, size, inFlight(size))
 }
 
 func (p *probe) measureWaves(ctx context.Context, g *GPU, c coding, s *sample) error {
 	g.From = Here
-	for _, n := range p.options.calls {
+	for i, n := range p.options.calls {
+		if i > 0 && !p.affords(&g.Waves[i-1], n) {
+			p.note("calls of %d chunks and more are not measured: they take longer than %v on this GPU", n, p.options.GPUTime)
+			break
+		}
 		p.say(fmt.Sprintf("decode %d chunks on the GPU", n), 0, 0)
-		w, err := p.gpu.wave(ctx, c, s.chunks, p.recipe.size, n)
+		w, err := p.gpu.wave(ctx, c, s.chunks, p.recipe.size, n, p.until)
 		if errors.Is(err, nd.ErrUnsupported) {
 			// Odd frames: the engine has them decoded by the host.
 			p.note("%v", err)
@@ -222,11 +233,12 @@ func (p *probe) candidate(ctx context.Context, t *trial, name string, ratio floa
 	k := codingOf(stages)
 	k.device = k.device && len(p.recipe.rest) == 0
 	c.GPUFrom = Predicted
+	measured := p.gpu.decodes(k) && time.Now().Before(p.until)
 	switch {
 	case k.method == None && k.device:
-	case !p.onDevice(k):
+	case !p.onDevice(k, measured):
 		c.GPUFrom = ByHost
-	case p.gpu.decodes(k):
+	case measured:
 		c.GPUFrom = Here
 		c.GPUGBPerS, err = p.measureTrial(ctx, k, encoded, t)
 		if errors.Is(err, nd.ErrUnsupported) {
@@ -243,15 +255,23 @@ func (p *probe) candidate(ctx context.Context, t *trial, name string, ratio floa
 	return c, nil
 }
 
-// measureTrial decodes what a candidate wrote on the GPU, in the largest call that fits.
+// measureTrial decodes what a candidate wrote on the GPU, in the largest call that fits into its memory and the
+// time: that is known from the smallest one.
 func (p *probe) measureTrial(ctx context.Context, k coding, encoded [][]byte, t *trial) (rate float64, err error) {
-	for _, n := range slices.Backward(p.options.calls) {
-		w, err := p.gpu.wave(ctx, k, encoded, len(t.plain[0]), n)
-		if err != nil || w != nil {
+	calls, size := p.options.calls, len(t.plain[0])
+	first, err := p.gpu.wave(ctx, k, encoded, size, calls[0], p.until)
+	if err != nil || first == nil {
+		return 0, err
+	}
+	for _, n := range slices.Backward(calls[1:]) {
+		if !p.affords(first, n) {
+			continue
+		}
+		if w, err := p.gpu.wave(ctx, k, encoded, size, n, p.until); err != nil || w != nil {
 			return w.rate(), err
 		}
 	}
-	return 0, nil
+	return first.rate(), nil
 }
 
 func (w *Wave) rate() float64 {
@@ -274,6 +294,9 @@ func (p *probe) remarks(r *Result, structure *Structure) {
 	}
 	if len(p.recipe.rest) > 0 {
 		p.note("filters come after the codecs on bytes: the host decodes such chunks, and the candidates keep the filters")
+	}
+	if p.gpu != nil && !time.Now().Before(p.until) {
+		p.note("the GPU was measured for %v: what came after is predicted, or counts with the host's rate", p.options.GPUTime)
 	}
 	if structure.Chunks > 0 && structure.Checksums > 0 {
 		p.note("frames have checksums: they are verified, on the GPU too")

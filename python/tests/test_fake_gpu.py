@@ -18,7 +18,7 @@ FAKE = ROOT / "cuda" / "cudatest" / "fake"
 FLAGS = [
     "-std=c++17",
     "-O2",
-    "-g",
+    "-g1",
     "-fPIC",
     "-shared",
     "-pthread",
@@ -31,7 +31,7 @@ FLAGS = [
 
 @pytest.fixture(scope="session")
 def fake_driver() -> Path:
-    """The folder of a libcuda.so.1, built once for each change of its sources."""
+    """The folder of a libcuda.so.1, built once for each change of its sources; `make` copies the Go tests'."""
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         pytest.skip("no C++ compiler (g++) to build the fake driver with")

@@ -35,6 +35,7 @@ import frames
 import modes
 import reasons
 import record
+import sanitizers
 from record import Method, Record
 from runner import ROOT, Runner, Tally, build
 
@@ -145,10 +146,10 @@ class Campaign:
             self.problems.append(f"of {unknown} chunks it is not known why kernels and reference differ, see {kept}")
         return dict(found)
 
-    def sample(self, paths: list[Path]) -> tuple[Path, int]:
+    def sample(self, paths: list[Path], each: int) -> tuple[Path, int]:
         """Chunks of each method, some of them long, and each of them damaged in two ways."""
         r = random.Random(self.args.seed + 1)
-        whole = damage.seeds(paths, r, self.args.sample)
+        whole = damage.seeds(paths, r, each)
         by_method: dict[Method, list[Record]] = {}
         for one in whole:
             by_method.setdefault(one.method, []).append(one)
@@ -156,9 +157,22 @@ class Campaign:
         path = self.folder / "sample"
         return path, record.write(path, [*whole, *broken])
 
+    def fill(self, program: Path, paths: list[Path], *more: str) -> None:
+        """What the work memory holds before decides nothing."""
+        path, _ = self.sample(paths, 8 * self.args.sample)
+        digests = {}
+        for byte in (0x00, 0xFF):
+            name = f"work memory of {byte:#04x}"
+            command = self.command(program, f"fill{byte:02x}.corpus", *more, f"fill={byte}")
+            tally = self.run(name, command, lambda: [path], remove=False)
+            digests[name] = tally.digest
+            self.problems += [f"{name}: {n} x {kind}" for kind, n in tally.failures.items() if kind not in EXPLAINED]
+        if len(set(digests.values())) > 1:
+            self.problems.append(f"what comes of chunks depends on what the work memory held: {digests}")
+
     def sanitize(self, program: Path, paths: list[Path]) -> None:
         """Each chunk in memory of its own, so that a byte too much shows."""
-        path, n = self.sample(paths)
+        path, n = self.sample(paths, self.args.sample)
         for tool in SANITIZERS:
             began = time.monotonic()
             command = ["compute-sanitizer", "--tool", tool, "--print-limit", "1000"]
@@ -175,9 +189,9 @@ class Campaign:
             self.summary[tool] = {"chunks": n, "seconds": round(time.monotonic() - began, 1), "found": found}
             say(tool, self.summary[tool])
             (self.args.keep / f"{tool}.txt").write_text(said)
-            if code or not found or not re.match(r"0 (errors|hazards)", found[-1]):
-                lines = [line for line in said.splitlines() if line.startswith("=========")] or said.splitlines()[-20:]
-                self.problems.append(f"{tool}: exit {code}, {found}\n" + "\n".join(lines)[:3000])
+            wrong = sanitizers.unknown(tool, said)
+            if code or wrong:
+                self.problems.append(f"{tool}: exit {code}, {found}\n" + "\n".join(wrong)[:3000])
             self.save()
 
 
@@ -195,6 +209,9 @@ def campaign(args: argparse.Namespace) -> int:
         c.save()
         c.damage(program, paths, *more)
         c.save()
+        if args.sample:
+            c.fill(program, paths, *more)
+            c.save()
         if gpu and args.sample and shutil.which("compute-sanitizer"):
             c.sanitize(program, paths)
     c.summary["seconds"] = round(time.monotonic() - began, 1)

@@ -4,9 +4,7 @@
 #pragma once
 #include "device.h"
 
-#ifndef ON_HOST
-#include "../../cuda/kernels/zstd.h"
-#endif
+#include "../../bench/kernels/zstd_call.h"
 
 #include <vector>
 
@@ -21,23 +19,6 @@ struct Call {
 	uint64_t table, status;
 };
 
-// ZstdRoom is the memory that the kernels of zstd work in. With it no chunk that an encoder wrote
-// is left to the host for want of room; what a damaged one asks for knows no bounds.
-struct ZstdRoom {
-	enum : size_t { SPARE = 64 << 20 };
-	size_t blocks = 64, arena = SPARE;
-
-	void add(size_t encoded, size_t decoded) {
-		blocks += encoded / 3 + 1;
-		arena += (4 * decoded + 16 * encoded + (16 << 10)) / 16 * 16;
-	}
-	hr::ZstdParams params(uint64_t chunks, uint64_t status, uint64_t work, size_t n) const {
-		return {chunks, status, work, arena, (hr::u32)n, (hr::u32)blocks};
-	}
-	// bytes is where the kernels find the end of it.
-	size_t bytes(size_t n) const { return (size_t)hr::zstd::Work(params(0, 0, 0, n)).arena + arena; }
-};
-
 inline bool shuffled(const Record &r) {
 	return r.method == hr::BLOSC || r.method == hr::BLOSC_ZSTD || r.method == hr::BLOSC_ZLIB || (r.typesize > 1 && r.method != hr::UNSHUFFLE);
 }
@@ -49,6 +30,7 @@ struct Decoders {
 		there[NONE] = false;
 		there[BYTES] = device.has("hr_decode");
 		there[ZSTD] = device.has("hr_zstd_execute");
+		hasWide = device.has("hr_zstd_execute_wide");
 		there[INFLATE] = device.has("hr_inflate");
 		sums = device.has("hr_crc32c");
 	}
@@ -69,15 +51,17 @@ struct Decoders {
 	}
 
 	bool there[FAMILIES];
-	bool sums;
+	bool sums, hasWide;
 
-	// run decodes. work is for zstd.
-	void run(Family family, const Call &call, Span work, const ZstdRoom &room) {
+	// run decodes. work is for zstd; wide is whether it is executed as in calls of few chunks.
+	void run(Family family, const Call &call, Span work, const ZstdRoom &room, bool wide = false) {
 		uint32_t n = (uint32_t)call.chunks.size();
 		if (family == ZSTD) {
 			hr::ZstdParams p = room.params(call.table, call.status, work.at, n);
-			device.set(work.at, 0, sizeof(hr::zstd::Head));
-			zstd(p);
+			device.set(work.at, 0, ZstdRoom::HEAD);
+			launchZstd(
+			    [&](ZstdStep k) { device.launch(zstdKernels[k].name, &p, sizeof p, zstdKernels[k].block, zstdKernels[k].shared); },
+			    [&](auto literals, auto sequences) { device.beside(literals, sequences); }, wide ? WIDE : EXECUTE);
 		} else {
 			hr::DecodeParams p = {call.table, call.status, n};
 			if (family == BYTES) device.launch("hr_decode", &p, sizeof p, hr::DECODE_BLOCK);
@@ -90,17 +74,5 @@ struct Decoders {
 	}
 
   private:
-	void zstd(const hr::ZstdParams &p) {
-		auto launch = [&](const char *kernel, unsigned block, unsigned shared = 0) { device.launch(kernel, &p, sizeof p, block, shared); };
-		launch("hr_zstd_scan", hr::ZSTD_SCAN_BLOCK);
-		launch("hr_zstd_tables", hr::ZSTD_TABLES_BLOCK);
-		launch("hr_zstd_count", hr::ZSTD_ORDER_BLOCK);
-		launch("hr_zstd_order", hr::ZSTD_ORDER_BLOCK);
-		device.beside([&] { launch("hr_zstd_literals", hr::ZSTD_LITERALS_BLOCK); },
-		              [&] { launch("hr_zstd_sequences", hr::ZSTD_SEQUENCES_BLOCK, ZSTD_SEQUENCES_SHARED); });
-		launch("hr_zstd_execute", hr::ZSTD_EXECUTE_BLOCK);
-		launch("hr_zstd_finish", hr::ZSTD_FINISH_BLOCK);
-	}
-
 	Device &device;
 };

@@ -144,11 +144,9 @@ struct Bench {
 		memcpy(src + lead, in.bytes.data(), in.bytes.size());
 		hr::Chunk chunk = {(uint64_t)src + lead, (uint64_t)dst, (uint64_t)scratch, (uint32_t)in.bytes.size(), r.decoded, 0, r.method, r.typesize, r.flags};
 		Call call = {{chunk}, (uint64_t)&chunk, (uint64_t)&status};
-		ZstdRoom room;
-		room.blocks = 4;
-		room.arena = 16 << 10;
+		ZstdRoom room = {4, 16 << 10};
 		room.add(in.bytes.size(), r.decoded);
-		uint8_t *work = family == Decoders::ZSTD ? fresh(room.bytes(1), 0xdd) : nullptr;
+		uint8_t *work = family == Decoders::ZSTD ? fresh(room.bytes(), 0xdd) : nullptr;
 
 		memset(trace.counts, 0, sizeof trace.counts);
 		trace.before = trace.compared = 0;

@@ -13,6 +13,7 @@ import reference
 from record import Method, Record
 
 Look = Callable[[bytes, int], "str | None"]  # at a stream, and how many bytes it is to give
+BLOSCLZ_STREAMS, LZ4_STREAMS = 0, 1  # as the flags of a frame of blosc say
 BLOSCS = (Method.BLOSC, Method.BLOSC_ZSTD, Method.BLOSC_ZLIB)
 
 
@@ -25,8 +26,8 @@ def explain(r: Record) -> str | None:
     if r.method in BLOSCS and not any(r.encoded[4:8]):
         return "blosc: no bytes decoded, but plain ones in the frame"
     if r.method in BLOSCS:
-        look = {Method.BLOSC: lz4, Method.BLOSC_ZSTD: zstd}.get(r.method, lambda stream, size: None)
-        return early(r.encoded) or blosc(r.encoded, look)
+        look = {Method.BLOSC: lz4, Method.BLOSC_ZSTD: zstd}.get(r.method, nothing)
+        return early(r.encoded) or blosc(r.encoded, nothing if is_blosclz(r) else look)
     return None
 
 
@@ -34,7 +35,18 @@ def lenient(r: Record) -> str | None:
     """Why the kernels may decode what the library refuses."""
     if r.method == Method.LZ4:
         return late(r.encoded[4:], r.decoded)
-    return blosc(r.encoded, late) if r.method == Method.BLOSC else None
+    if r.method == Method.BLOSC:
+        return blosc(r.encoded, blosclz_late if is_blosclz(r) else late)
+    return None
+
+
+def nothing(_stream: bytes, _size: int) -> None:
+    """There is nothing to say of a stream."""
+
+
+def is_blosclz(r: Record) -> bool:
+    """What is inside a frame of Method.BLOSC: the upper three bits of its flags are 0 for blosclz, 1 for LZ4."""
+    return r.method == Method.BLOSC and r.encoded[2] >> 5 == 0
 
 
 def newer(data: bytes, size: int) -> str | None:
@@ -110,12 +122,58 @@ def lz4(block: bytes, _: int) -> str | None:
     return None
 
 
-def late(block: bytes, _: int) -> str | None:
-    """The format forbids encoders to write a match into the last five bytes, and liblz4 holds decoders to it."""
-    last = list(sequences(block))[-2:]
-    if last and (last[-1][1] is not None or last[-1][0] < 5):
+def late(block: bytes, size: int) -> str | None:
+    """The format forbids encoders to begin a match less than 12 bytes before the end of a block, or to let one reach into
+    its last five, and lets decoders refuse what breaks that: liblz4 does; package codec and the kernels need none of it."""
+    at, begin, end = 0, None, 0
+    for literals, distance, length, _ in sequences(block):
+        at += literals
+        if distance is not None:
+            begin, at = at, at + length
+            end = at
+    if begin is None:
+        return None
+    if end > size - 5:
         return "lz4: a match in the last five bytes of a block"
-    return None
+    return "lz4: a match that begins in the last eleven bytes of a block" if begin > size - 12 else None
+
+
+def blosclz_late(stream: bytes, _: int) -> str | None:
+    """c-blosc wants to find literals behind every match; package codec and the kernels do not."""
+    at, match = 0, False
+    while at < len(stream):
+        control = stream[at] & 31 if at == 0 else stream[at]
+        at += 1
+        match = control >= 32
+        if not match:
+            at += control + 1
+            continue
+        while control >> 5 == 7 and at < len(stream):
+            at += 1
+            if stream[at - 1] != 255:
+                break
+        far = control & 31 == 31 and stream[at : at + 1] == b"\xff"
+        at += 3 if far else 1
+    return "blosclz: a stream that ends with a match" if match else None
+
+
+def matched(stream: bytes, _: int) -> str | None:
+    """c-blosc leaves the last instruction of blosclz undone if it is a match, and refuses the stream. Its encoder ends with
+    literals; nothing says that others must."""
+    at, match = 0, False
+    while at < len(stream):
+        control = stream[at] & (31 if at == 0 else 255)
+        at += 1
+        match = control >= 32
+        if not match:
+            at += control + 1
+            continue
+        if control >> 5 == 7:
+            while at < len(stream) and stream[at] == 255:
+                at += 1
+            at += 1
+        at += 3 if control & 31 == 31 and stream[at : at + 1] == b"\xff" else 1
+    return "blosclz: the stream ends with a match" if match and at == len(stream) else None
 
 
 def early(data: bytes) -> str | None:

@@ -1,12 +1,13 @@
 // Decodes corpora on a GPU, or on a host that stands in for one, and holds what becomes of
 // each chunk against what its record expects.
 //
-//     runner IMAGE KEPT [apart] [cap=SECONDS]
+//     runner IMAGE KEPT [apart] [cap=SECONDS] [fill=BYTE]
 //
 // It reads names of corpora from its input, a line each, and answers with a line of JSON for each.
 // Chunks that fail are kept in the corpus KEPT. apart gives each chunk memory of its own, so
 // that a sanitizer sees what a slab would hide. A launch that takes longer than the
-// cap, or that ends the program, leaves its chunks in KEPT.
+// cap, or that ends the program, leaves its chunks in KEPT. The work memory is filled with a byte before each
+// launch: what comes of the chunks, of which an answer has a digest, must not depend on it.
 //
 // Of every chunk it compares the hash of the bytes, that a refused one left zeros, and that
 // nothing else was written: not around the output, nor around the scratch memory, the
@@ -93,8 +94,8 @@ struct Slab {
 			return;
 		}
 		for (const Span &p : parts) {
-			// Sources begin anywhere; the aligned vectors that hold a byte of theirs are readable.
-			size_t lead = p.at % 16, size = lead ? (lead + p.size + 15) / 16 * 16 : p.size;
+			// Sources begin anywhere; the aligned vectors that hold a byte of theirs are readable, of other memory the words.
+			size_t lead = p.at % 16, size = lead ? (lead + p.size + 15) / 16 * 16 : Device::gpu ? (p.size + 3) / 4 * 4 : p.size;
 			own.push_back(device.alloc(size));
 			if (filled) device.put(own.back(), &host[p.at - lead], size);
 		}
@@ -125,13 +126,14 @@ struct Tally {
 struct Answer {
 	size_t chunks = 0, skipped = 0, decoded = 0;
 	double seconds = 0;
+	uint64_t digest = 0; // of all statuses and bytes
 	std::map<std::string, Tally> labels;
 	std::map<std::string, size_t> failures;
 
 	static std::string quoted(const std::string &s) { return "\"" + s + "\""; }
 	void print(const char *path) const {
-		printf("{\"file\":\"%s\",\"chunks\":%zu,\"skipped\":%zu,\"decoded_bytes\":%zu,\"kernel_seconds\":%.3f,\"labels\":{", path, chunks, skipped, decoded,
-		       seconds);
+		printf("{\"file\":\"%s\",\"chunks\":%zu,\"skipped\":%zu,\"decoded_bytes\":%zu,\"kernel_seconds\":%.3f,\"digest\":%llu,\"labels\":{", path, chunks, skipped, decoded,
+		       seconds, (unsigned long long)digest);
 		const char *comma = "";
 		for (auto &l : labels) {
 			printf("%s%s:[", comma, quoted(l.first).c_str());
@@ -199,6 +201,7 @@ struct Runner {
 	Device &device;
 	Decoders decoders;
 	bool apart;
+	int fill; // -1: none
 	Watch watch;
 	Keeper keeper;
 	Slab sources, outputs, scratch, status;
@@ -207,8 +210,8 @@ struct Runner {
 	size_t workBytes = 0;
 	Answer answer;
 
-	Runner(Device &device, const std::string &kept, bool apart, double cap)
-	    : device(device), decoders(device), apart(apart), watch(cap), keeper(kept), sources(device, apart), outputs(device, apart, !Device::gpu),
+	Runner(Device &device, const std::string &kept, bool apart, double cap, int fill)
+	    : device(device), decoders(device), apart(apart), fill(fill), watch(cap), keeper(kept), sources(device, apart), outputs(device, apart, !Device::gpu),
 	      scratch(device, apart, !Device::gpu),
 	      status(device, apart) {}
 
@@ -223,12 +226,12 @@ struct Runner {
 		for (int f = 0; f < Decoders::FAMILIES; f++) {
 			std::vector<const Case *> batch;
 			size_t bytes = 0;
-			ZstdRoom room;
+			ZstdRoom room = ZstdRoom::all();
 			auto flush = [&] {
 				if (!batch.empty()) decode((Decoders::Family)f, batch, room, corpus.labels);
 				batch.clear();
 				bytes = 0;
-				room = {};
+				room = ZstdRoom::all();
 			};
 			for (const Case &c : corpus.cases) {
 				if (Decoders::familyOf(c.record.method) != f) continue;
@@ -236,7 +239,7 @@ struct Runner {
 					answer.skipped++;
 					continue;
 				}
-				if (bytes + c.record.decoded > BATCH_BYTES || batch.size() == (apart ? 1024 : (size_t)BATCH) || room.bytes(batch.size()) > BATCH_WORK) flush();
+				if (bytes + c.record.decoded > BATCH_BYTES || batch.size() == (apart ? 1024 : (size_t)BATCH) || room.bytes() > BATCH_WORK) flush();
 				batch.push_back(&c);
 				bytes += c.record.decoded;
 				room.add(c.record.encoded, c.record.decoded);
@@ -247,7 +250,13 @@ struct Runner {
 		keeper.write();
 	}
 
+	// decode decodes a batch by every kernel that there is for it. The chunks are counted once.
 	void decode(Decoders::Family family, const std::vector<const Case *> &batch, const ZstdRoom &room, const std::vector<std::string> &labels) {
+		decode(family, batch, room, labels, false);
+		if (family == Decoders::ZSTD && decoders.hasWide) decode(family, batch, room, labels, true);
+	}
+
+	void decode(Decoders::Family family, const std::vector<const Case *> &batch, const ZstdRoom &room, const std::vector<std::string> &labels, bool wide) {
 		Call call = lay(batch);
 		Slab table(device, apart);
 		table.add(call.chunks.size() * sizeof(hr::Chunk));
@@ -256,7 +265,7 @@ struct Runner {
 		call.table = table.address(0);
 		call.status = status.address(0);
 		Span memory = {0, 0};
-		if (family == Decoders::ZSTD) memory = workFor(room.bytes(batch.size()));
+		if (family == Decoders::ZSTD) memory = workFor(room.bytes());
 
 		watch.start([&](const char *how) {
 			for (const Case *c : batch) keeper.keep(how, labels[c->record.label], *c);
@@ -265,7 +274,7 @@ struct Runner {
 			fflush(stdout);
 		});
 		double begin = now();
-		decoders.run(family, call, memory, room);
+		decoders.run(family, call, memory, room, wide);
 		device.wait();
 		answer.seconds += now() - begin;
 		watch.stop();
@@ -288,7 +297,7 @@ struct Runner {
 			if (!mine) fail("bytes of others written", labels, *batch[i]);
 			uint32_t s;
 			memcpy(&s, &gotStatus[status.parts[0].at + 4 * i], 4);
-			judge(*batch[i], s, &got[outputs.parts[i].at], labels);
+			judge(*batch[i], s, &got[outputs.parts[i].at], labels, !wide);
 		}
 		for (Slab *s : {&sources, &outputs, &scratch, &status}) s->clear();
 		if (apart) freeWork();
@@ -327,6 +336,7 @@ struct Runner {
 			workBytes = n + GUARD_BYTES + (apart ? 0 : n / 4);
 			work = device.alloc(workBytes);
 		}
+		if (fill >= 0) device.set(work, (uint8_t)fill, n);
 		device.set(work + n, GUARD, GUARD_BYTES);
 		return {work, n};
 	}
@@ -346,15 +356,16 @@ struct Runner {
 		keeper.keep(kind, labels[c.record.label], c);
 	}
 
-	void judge(const Case &c, uint32_t status, const uint8_t *out, const std::vector<std::string> &labels) {
+	void judge(const Case &c, uint32_t status, const uint8_t *out, const std::vector<std::string> &labels, bool counted) {
 		const Record &r = c.record;
-		answer.chunks++;
-		answer.decoded += r.decoded;
+		answer.chunks += counted;
+		if (counted) answer.decoded += r.decoded;
+		answer.digest = (answer.digest ^ status ^ xxh64(out, r.decoded)) * 0x9e3779b97f4a7c15;
 		if (status > hr::UNSUPPORTED) {
 			fail("no status", labels, c);
 			return;
 		}
-		answer.labels[labels[r.label]].counts[r.expect][status]++;
+		answer.labels[labels[r.label]].counts[r.expect][status] += counted;
 		if (status != hr::OK && std::any_of(out, out + r.decoded, [](uint8_t v) { return v != 0; })) fail("refused, not zero", labels, c);
 		const char *kind = verdict(r, status, out);
 		if (kind) fail(kind, labels, c);
@@ -380,16 +391,18 @@ int main(int argc, char **argv) {
 	}
 	bool apart = false;
 	double cap = 60;
+	int fill = -1;
 	for (int i = 3; i < argc; i++) {
 		if (!strcmp(argv[i], "apart")) apart = true;
 		if (!strncmp(argv[i], "cap=", 4)) cap = atof(argv[i] + 4);
+		if (!strncmp(argv[i], "fill=", 5)) fill = atoi(argv[i] + 5);
 	}
 	atexit(died);
 #ifdef ON_HOST
 	__sanitizer_set_death_callback(died);
 #endif
 	Device device(argv[1]);
-	std::unique_ptr<Runner> runner(new Runner(device, argv[2], apart, cap));
+	std::unique_ptr<Runner> runner(new Runner(device, argv[2], apart, cap, fill));
 	printf("{\"device\":\"%s\",\"bytes\":%d,\"zstd\":%d,\"inflate\":%d,\"crc32c\":%d}\n", device.name().c_str(), runner->decoders.there[Decoders::BYTES],
 	       runner->decoders.there[Decoders::ZSTD], runner->decoders.there[Decoders::INFLATE], runner->decoders.sums);
 	fflush(stdout);

@@ -47,6 +47,7 @@ class Tally:
     skipped: int = 0
     decoded_bytes: int = 0
     kernel_seconds: float = 0.0
+    digest: int = 0
     labels: dict[str, list[list[int]]] = field(default_factory=dict)
     failures: Counter[str] = field(default_factory=Counter)
 
@@ -55,6 +56,7 @@ class Tally:
         self.skipped += answer["skipped"]
         self.decoded_bytes += answer["decoded_bytes"]
         self.kernel_seconds += answer["kernel_seconds"]
+        self.digest = (self.digest * 31 + answer["digest"]) % (1 << 64)
         self.failures.update(answer["failures"])
         for label, rows in answer["labels"].items():
             mine = self.labels.setdefault(label, [[0] * 3 for _ in EXPECTED])

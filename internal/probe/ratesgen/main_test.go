@@ -54,15 +54,16 @@ func TestUnknownSet(t *testing.T) {
 	row := `{"name":"new 64","result":{"what":"own","image":"cuda/kernels/kernels.ptx","set":"new.bin","chunks":64,"ms":2%s}}`
 	rest := `{"date":"2026-12-01","commit":"x","machine":{"gpu":"NVIDIA X, 1"},"rows":[%s]}`
 	file("kernels-20261201.json", fmt.Sprintf(rest, `{"name":"assemble u16 f32","result":{"what":"assemble u16 f32","GB_per_s":1000}}`))
+	file("inflate-20261201.json", fmt.Sprintf(rest, `{"name":"own a-zlib6 64","result":{"what":"own","set":"a-zlib6","chunks":64,"ms":5}}`))
 	file("gpu-20261201.json", fmt.Sprintf(rest, `{"name":"raw-none","result":{"copied_gb_per_s":50}}`))
-	file("zstd-20261201.json", fmt.Sprintf(rest, fmt.Sprintf(row, "")))
+	file("decoders-20261201.json", fmt.Sprintf(rest, fmt.Sprintf(row, "")))
 	out := filepath.Join(dir, "rates.json")
 	if err := write(newestIn(dir), out, ""); err == nil || !strings.Contains(err.Error(), "-sets") {
 		t.Errorf("a set that is not known: %v", err)
 	}
 	// A newer file counts, unless it lacks the rows that are wanted.
 	file("gpu-20261203.json", fmt.Sprintf(rest, `{"name":"other","result":{"copied_gb_per_s":1}}`))
-	file("zstd-20261202.json", fmt.Sprintf(rest, fmt.Sprintf(row, `,"sequences_per_kib":100,"literal_share":0.5,"chunk_bytes":65536`)))
+	file("decoders-20261202.json", fmt.Sprintf(rest, fmt.Sprintf(row, `,"sequences_per_kib":100,"literal_share":0.5,"chunk_bytes":65536`)))
 	if err := write(newestIn(dir), out, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +79,7 @@ func TestUnknownSet(t *testing.T) {
 	if got := rates.Sets["zstd new"]; got != want || rates.Copy.GBPerS != 50 || rates.Assemble.GBPerS != 1000 || rates.Sources[0].GPU != "NVIDIA X" {
 		t.Errorf("the rates are %s", text)
 	}
-	if err := write(newestIn(t.TempDir()), out, ""); err == nil || !strings.Contains(err.Error(), "none of 0 files zstd-*.json") {
+	if err := write(newestIn(t.TempDir()), out, ""); err == nil || !strings.Contains(err.Error(), "none of 0 files decoders-*.json") {
 		t.Errorf("no files: %v", err)
 	}
 }
