@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/agentapi"
-	"github.com/headrace/headrace/coord"
 	"github.com/headrace/headrace/coord/agent"
 	"github.com/headrace/headrace/launcher/rendezvous"
 	"github.com/headrace/headrace/nd"
@@ -92,7 +91,7 @@ func (sh *shell) openAgent() (func() error, error) {
 	}
 	m := &members{began: time.Now(), keeper: newKeeper(s)}
 	m.agent, err = agent.Open(agent.Config{
-		Job: s.RunID, Name: sh.host, Listen: net.JoinHostPort(host, strconv.Itoa(s.LivePort)), Await: true, Alone: -1, Key: key, Profile: s.LiveProfile,
+		Job: s.RunID, Name: sh.host, Listen: net.JoinHostPort(host, strconv.Itoa(s.LivePort)), Await: true, Alone: -1, Key: key, Profile: s.LiveProfile, Release: s.Release,
 		Listener: agent.Listener{Changed: func() { sh.askLook(m) }},
 	})
 	if err != nil {
@@ -270,14 +269,4 @@ func (sh *shell) viewNow() (number uint64) {
 		}
 	})
 	return number
-}
-
-// ready says why ranks get nothing new now.
-func (m *members) ready() (err error) {
-	m.agent.Look(func(s agent.Sight) {
-		if s.Waiting != "" && s.ID != (coord.ID{}) {
-			err = nd.Errorf(nd.ErrClosed, "%s", s.Waiting)
-		}
-	})
-	return err
 }

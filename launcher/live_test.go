@@ -251,11 +251,14 @@ func TestLiveSignals(t *testing.T) {
 }
 
 // ready asks a node's /readyz.
-func (l *live) ready(node int) (status int, text string) {
+func (l *live) ready(node int) (status int, text string) { return l.page(node, "/readyz") }
+
+// page asks the port of a node's --metrics-port.
+func (l *live) page(node int, path string) (status int, text string) {
 	l.t.Helper()
 	_, at, _ := strings.Cut(l.nodes[node].errors(), "metrics at ")
 	at, _, _ = strings.Cut(at, "/metrics")
-	r, err := http.Get(at + "/readyz")
+	r, err := http.Get(at + path)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -271,13 +274,14 @@ func (l *live) ready(node int) (status int, text string) {
 // left behind is gone before another takes its place.
 func TestLiveOneNode(t *testing.T) {
 	l := newLive(t)
-	j := start(t, []string{"TEST_NODE=0"}, append([]string{"--live", "--live-profile", "fast", "--max-restarts", "1"}, workers(2, "child=pid,wait", "live="+l.l.Addr().String())...)...)
+	j := start(t, []string{"TEST_NODE=0"}, append([]string{"--live", "--live-profile", "fast", "--max-restarts", "1", "--metrics-port", "0"}, workers(2, "child=pid,wait", "live="+l.l.Addr().String())...)...)
 	l.nodes = append(l.nodes, j)
 	children := j.pids(2)
 	l.until("both work", l.working("0.0.0", "0.1.0"))
 	l.killWorker("0.1.0")
 	gone(t, children[1])
 	l.until("the worker is there again", l.working("0.1.1"))
+	l.shows(0)
 	if err := syscall.Kill(children[0], 0); err != nil {
 		t.Errorf("the child of the other worker: %v", err)
 	}
@@ -285,6 +289,28 @@ func TestLiveOneNode(t *testing.T) {
 	l.ends(0, 0)
 	gone(t, children[0])
 	l.exact(2)
+}
+
+// shows expects the page and the metrics of a node's agent beside its launcher's, each once.
+func (l *live) shows(node int) {
+	l.t.Helper()
+	for path, want := range map[string][]string{
+		"/":           {"<title>"},
+		"/healthz":    {"ok"},
+		"/readyz":     {"ok"},
+		"/debug/view": {`"status": "running"`, `"version": "1.2.3"`},
+		"/metrics":    {"headrace_launcher_workers 2\n", "headrace_job_ranks 2\n", "headrace_agent_member 1\n", `headrace_loader_samples_total{local_rank="1",rank="1"} 12`},
+	} {
+		status, text := l.page(node, path)
+		for l.t.Context().Err() == nil && path == "/metrics" && !strings.Contains(text, "headrace_loader_samples_total") { // the stats are on their way
+			status, text = l.page(node, path)
+		}
+		for _, w := range want {
+			if status != http.StatusOK || strings.Count(text, w) != 1 {
+				l.t.Errorf("%s: %d, not once %q in\n%s", path, status, w, text)
+			}
+		}
+	}
 }
 
 // What cannot work is refused before anything starts.

@@ -54,25 +54,39 @@ func (sh *shell) serveMetrics() (func() error, error) {
 	if s.MetricsPort < 0 {
 		return func() error { return nil }, nil
 	}
-	server, err := metrics.New(metrics.Options{
-		Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(s.MetricsPort)),
-		Ready: func() error {
-			if n := int(sh.counters.running.Load()); n < s.Workers {
-				return fmt.Errorf("%d of %d workers run", n, s.Workers)
-			}
-			if sh.live != nil {
-				return sh.live.ready()
-			}
-			return nil
-		},
-	})
+	o := metrics.Options{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(s.MetricsPort)), Ready: sh.ready}
+	if sh.live != nil {
+		o.Health = sh.live.agent.Alive
+	}
+	server, err := metrics.New(o)
 	if err != nil {
 		return nil, nd.Errorf(nd.ErrIO, "--metrics-port %d: %w", s.MetricsPort, err)
 	}
-	err = server.Register(sh.counters.table())
-	if sh.sockets.server != nil {
-		err = errors.Join(err, server.Register(loaders(sh.sockets.server)))
-	}
 	sh.warn("metrics at http://" + server.Addr() + "/metrics")
-	return server.Close, err
+	return server.Close, errors.Join(server.Register(sh.counters.table()), sh.showRanks(server))
+}
+
+// showRanks tells what the ranks' loaders tell: in a live job by the agent, which knows them
+// by their ranks in the view, and has a page.
+func (sh *shell) showRanks(server *metrics.Server) error {
+	socket := sh.sockets.server
+	switch {
+	case sh.live != nil && socket != nil:
+		sh.warn("page at http://" + server.Addr() + "/")
+		return sh.live.agent.Show(server, socket.Stats)
+	case socket != nil:
+		return server.Register(loaders(socket))
+	}
+	return nil
+}
+
+// ready says what this node lacks: workers, and in a live job what its agent lacks.
+func (sh *shell) ready() error {
+	if n := int(sh.counters.running.Load()); n < sh.spec.Workers {
+		return fmt.Errorf("%d of %d workers run", n, sh.spec.Workers)
+	}
+	if sh.live != nil {
+		return sh.live.agent.Ready()
+	}
+	return nil
 }

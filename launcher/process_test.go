@@ -51,6 +51,7 @@ func launchMain(args []string) int {
 		return 0
 	}
 	spec.Env, spec.Stdout, spec.Stderr, spec.Adopt = os.Environ(), os.Stdout, os.Stderr, true
+	spec.Release = "1.2.3"
 	spec.PrintWarning = func(text string) { _, _ = fmt.Fprintln(os.Stderr, "headrace:", text) }
 	spec.Program = os.Getenv("TEST_PROGRAM")
 	if os.Getenv("TEST_BOUND") != "" {

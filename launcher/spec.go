@@ -121,6 +121,7 @@ type Spec struct {
 
 	// Program is the headrace binary, which --companion starts engines from.
 	Program string
+	Release string // of headrace, for the agent of --live to tell
 
 	Env            []string     // of the workers, before the launcher's own variables; nil: this process's
 	Stdout, Stderr *os.File     // nil: this process's

@@ -55,6 +55,7 @@ func (a *app) runLaunch(ctx context.Context, args []string) error {
 		return err
 	}
 	spec.Env, spec.Stdout, spec.Stderr, spec.Adopt = os.Environ(), os.Stdout, os.Stderr, true
+	spec.Release = version
 	if spec.Program, err = os.Executable(); err != nil {
 		spec.Program = ""
 	}
