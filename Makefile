@@ -202,13 +202,14 @@ fuzz-short: ## each fuzzer for FUZZTIME
 soak: race build/gpu/writers.corpus ## long fuzzing, a larger differential suite, the lazy fake GPU, 20000 seeds of the simulator, 256 members of gossip, 200 rounds of an elastic job, 2000 launches and 1 GB of output a rank
 	$(GO) test ./pipeline -device lazy
 	$(GO) test -race -tags uring -ldflags=$(LINKNAME) ./store ./pipeline -run 'Access|Direct|Block|Ring|Close|Reader|BatchesEqual'
-	SIM_SEEDS=20000 $(GO) test ./coord/sim -run TestSeeds -timeout 3h
-	GOSSIP_SEEDS=5 $(GO) test ./coord/agent -run TestGossipFigures -timeout 1h
+	SOAK=1 SIM_SEEDS=20000 $(GO) test ./coord/sim -timeout 3h
+	SOAK=1 GOSSIP_SEEDS=5 $(GO) test ./coord/agent -run TestGossip -timeout 1h
+	SOAK=1 $(GO) test ./metrics/page -run TestPage
 	$(GO) test ./cmd/headrace -run TestElasticRounds -rounds 200 -rounds-at-once 4 -timeout 1h
 	CYCLES=2000 TEE_BYTES=1000000000 $(GO) test ./launcher -run 'TestNothingIsLeft|TestTeeLosesNothing'
-	LIVE_ALL=1 $(GO) test -race ./launcher -run TestLive -count 5 -timeout 30m
-	CLUSTER_ALL=1 $(GO) test ./examples/slurm -count=3
-	$(GO) -C tools test ./kubernetes -count=3
+	SOAK=1 $(GO) test -race ./launcher -run TestLive -count 5 -timeout 30m
+	SOAK=1 $(GO) test ./examples/slurm -count=3
+	SOAK=1 $(GO) -C tools test ./kubernetes -count=3
 	GO="$(GO)" tools/fuzz.sh 2m
 	$(MAKE) fuzz-decoders
 	$(MAKE) test-oracle ORACLE_ROUNDS=20

@@ -13,11 +13,11 @@ import (
 )
 
 // Live jobs of real launchers and workers on loopback. Those that are named long run where
-// LIVE_ALL is set (make soak).
+// SOAK is set (make soak).
 
 func long(t *testing.T) {
-	if os.Getenv("LIVE_ALL") == "" {
-		t.Skip("a long one: LIVE_ALL is not set")
+	if os.Getenv("SOAK") == "" {
+		t.Skip("a long one: SOAK is not set")
 	}
 }
 

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"os"
 	"runtime/debug"
 	"sync"
 	"testing"
@@ -341,11 +342,11 @@ func TestGossip(t *testing.T) {
 	}
 }
 
-// The same with 256 nodes, which takes some 15 s of a core. The fast profile, and the
+// The same with 256 nodes, which takes some 15 s of a core: in make soak. The fast profile, and the
 // partition, are in TestGossipFigures.
 func TestGossipOfMany(t *testing.T) {
-	if testing.Short() || raced {
-		t.Skip("-short, -race: 256 members of memberlist take long")
+	if raced || os.Getenv("SOAK") == "" {
+		t.Skip("-race, or SOAK is not set: 256 members of memberlist take long")
 	}
 	f := watchCrowd(t, 256, "default", 2, brief)
 	t.Logf("256 nodes: %v", f)

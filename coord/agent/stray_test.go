@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,7 +48,7 @@ func TestStrays(t *testing.T) {
 		"another version": {other, "install the same headrace everywhere"},
 		"an unknown kind": {append([]byte{coord.Version, 99}, good[2:]...), "message of kind 99"},
 		"half a message":  {good[:len(good)-1], "cut off"},
-		"too much":        {append(good[:len(good):len(good)], 7), "left over"},
+		"too much":        {append(slices.Clip(good), 7), "left over"},
 	} {
 		if err := conn.Send(stray.message, time.Second); err != nil {
 			t.Fatal(err)
