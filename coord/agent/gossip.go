@@ -100,7 +100,7 @@ func gossipConfig(c *Config, id coord.ID, transport memberlist.Transport, drops 
 	m.PushPullInterval, m.GossipToTheDeadTime = 15*time.Second, time.Minute
 	if c.Profile == "fast" {
 		m.GossipInterval, m.GossipNodes = 50*time.Millisecond, 5
-		m.ProbeInterval, m.ProbeTimeout, m.SuspicionMult = 200*time.Millisecond, 100*time.Millisecond, 3
+		m.ProbeInterval, m.ProbeTimeout, m.SuspicionMult = 150*time.Millisecond, 75*time.Millisecond, 3
 	}
 	if len(c.Key) > 0 {
 		key, err := hkdf.Key(sha256.New, c.Key, nil, "headrace/gossip/1", 32)

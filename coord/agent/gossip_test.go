@@ -298,7 +298,7 @@ func (f figures) within(t *testing.T, profile string, life life) {
 	t.Helper()
 	known, suspicion := 7500*time.Millisecond, 2*time.Second
 	if profile == "fast" {
-		known, suspicion = 2500*time.Millisecond, 600*time.Millisecond
+		known, suspicion = 2500*time.Millisecond, 400*time.Millisecond
 	}
 	for _, c := range []struct {
 		what string

@@ -32,7 +32,7 @@
 //
 // Each observer holds its own opinion of each subject. One that cannot be reached, not
 // through others either, is dead after times that were measured with real memberlist (see
-// detection); one that comes back is alive within 10 s. An agent that
+// detection); one that comes back is alive within 15 s. An agent that
 // stood still may hold all others for dead for a while.
 //
 // # What is not simulated

@@ -64,10 +64,10 @@ type detection struct {
 }
 
 func (p Profile) detection(nodes int) detection {
-	d := detection{probe: 500 * time.Millisecond, spread: 250 * time.Millisecond, rejoin: 10 * time.Second}
+	d := detection{probe: 500 * time.Millisecond, spread: 250 * time.Millisecond, rejoin: 15 * time.Second}
 	patience := 4.0 // memberlist's SuspicionMult
 	if p == Fast {
-		d.probe, d.spread, patience = 200*time.Millisecond, 100*time.Millisecond, 3
+		d.probe, d.spread, patience = 150*time.Millisecond, 100*time.Millisecond, 3
 	}
 	scale := math.Round(100 * max(1, math.Log10(float64(max(1, nodes))))) // of all machines the same
 	suspicion := time.Duration(patience*scale) * d.probe / 100
