@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	roundCount = flag.Int("rounds", 10, "rounds of TestElasticRounds")
+	roundCount = flag.Int("rounds", 6, "rounds of TestElasticRounds")
 	roundSeed  = flag.Int("round", -1, "run this round of TestElasticRounds alone")
 	roundsAt   = flag.Int("rounds-at-once", 3, "rounds that run at a time")
 )
