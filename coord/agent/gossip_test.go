@@ -329,9 +329,12 @@ func (f figures) within(t *testing.T, profile string, life life) {
 // and delays others: how soon all know all, a loss, a new view, and each other after
 // a partition.
 func TestGossip(t *testing.T) {
-	nodes := 64
-	if raced || testing.Short() {
+	nodes := 24
+	switch {
+	case raced || testing.Short():
 		nodes = 16
+	case os.Getenv("SOAK") != "":
+		nodes = 64
 	}
 	for i, profile := range []string{"default", "fast"} {
 		t.Run(profile, func(t *testing.T) {
