@@ -122,7 +122,7 @@ struct Call {
 		p = room.params(table->at, status->at, work->at, n);
 		CHECK(cuStreamCreate(&main, CU_STREAM_NON_BLOCKING));
 		CHECK(cuStreamCreate(&side, CU_STREAM_NON_BLOCKING));
-		CHECK(cuEventCreate(&forked, CU_EVENT_DEFAULT)); // timed, as in cuda/decode
+		CHECK(cuEventCreate(&forked, execute() == WIDE ? CU_EVENT_DISABLE_TIMING : CU_EVENT_DEFAULT)); // as in cuda/decode
 		CHECK(cuEventCreate(&joined, CU_EVENT_DISABLE_TIMING));
 		CHECK(cuCtxSynchronize()); // the table is there
 	}

@@ -51,13 +51,13 @@ func NewZstd(device *cuda.Device, module *cuda.Module) (*Zstd, error) {
 // goroutine. A call may begin when the one before it on the same Call is done on the
 // device: on one stream it is.
 type Call struct {
-	zstd    *Zstd
-	limits  Limits
-	scratch cuda.Ptr
-	side    *cuda.Stream
-	forked  *cuda.Event
-	joined  *cuda.Event
-	params  []byte
+	zstd              *Zstd
+	limits            Limits
+	scratch           cuda.Ptr
+	side              *cuda.Stream
+	forked, forkedFew *cuda.Event
+	joined            *cuda.Event
+	params            []byte
 }
 
 // NewCall makes a Call that works in the scratch memory at an address, a multiple of
@@ -82,9 +82,9 @@ func (c *Call) open() (err error) {
 	if c.side, err = c.zstd.device.NewStream(0); err != nil {
 		return err
 	}
-	// Timed, though nobody asks for the time: behind an event without one the H200's driver lets the sequences'
-	// blocks come while those before them leave, in about half of all processes, and two of their
-	// warps then share a scheduler (7.8 ms a call for 6.5, docs/decisions/011).
+	if c.forkedFew, err = c.zstd.device.NewEvent(false); err != nil {
+		return err
+	}
 	if c.forked, err = c.zstd.device.NewTimedEvent(); err != nil {
 		return err
 	}
@@ -113,9 +113,10 @@ func (c *Call) Append(commands *cuda.Commands, stream *cuda.Stream, table, statu
 	for _, s := range c.zstd.begin {
 		c.launch(commands, stream, s)
 	}
-	commands.Record(stream, c.forked)
+	forked := c.fork(n)
+	commands.Record(stream, forked)
 	c.launch(commands, stream, c.zstd.sequences) // before the literals: these would take the places where it runs best
-	commands.Await(c.side, c.forked)
+	commands.Await(c.side, forked)
 	c.launch(commands, c.side, c.zstd.literals)
 	commands.Record(c.side, c.joined)
 	commands.Await(stream, c.joined)
@@ -124,10 +125,24 @@ func (c *Call) Append(commands *cuda.Commands, stream *cuda.Stream, table, statu
 	return nil
 }
 
+// fork is the event behind which sequences and literals of n chunks begin. Behind one that keeps the time,
+// though nobody asks for it, the sequences of many chunks find an empty GPU: the driver else lets their
+// blocks come while others leave, in half of all calls, and two of their warps then share a
+// scheduler. Few chunks do not fill the GPU, and to wait costs them time (docs/decisions/011).
+func (c *Call) fork(n int) *cuda.Event {
+	if c.few(n) {
+		return c.forkedFew
+	}
+	return c.forked
+}
+
+// few is whether the wide kernel takes n chunks all at once.
+func (c *Call) few(n int) bool { return n <= c.zstd.wide.resident(c.zstd.device, c.limits.SMs) }
+
 // executeStep is the kernel that has the more threads at work on n chunks: the wide one, as long
 // as it takes all of them at once.
 func (c *Call) executeStep(n int) step {
-	if n <= c.zstd.wide.resident(c.zstd.device, c.limits.SMs) {
+	if c.few(n) {
 		return c.zstd.wide
 	}
 	return c.zstd.execute
@@ -148,7 +163,7 @@ func (c *Call) Close() error {
 	if c.side != nil {
 		keep(c.side.Close())
 	}
-	for _, e := range []*cuda.Event{c.forked, c.joined} {
+	for _, e := range []*cuda.Event{c.forked, c.forkedFew, c.joined} {
 		if e != nil {
 			keep(e.Close())
 		}
