@@ -88,7 +88,7 @@ func TestProbeErrors(t *testing.T) {
 	fails(t, 2, []string{"probe", dir, "--codecs", "zstd:99"}, "level 99, of -131072 to 22")
 	fails(t, 2, []string{"probe", dir, "--codecs", "gzip:10"}, "level 10, of 0 to 9")
 	fails(t, 2, []string{"probe", dir, "--device", "gpu"}, "cuda:N")
-	fails(t, 1, []string{"probe", dir, "--device", "cuda:99"}, "device error") // no driver, or no such GPU
+	fails(t, 1, []string{"probe", dir, "--device", "cuda:99"}, "device error", "(see `headrace doctor`)") // no driver, or no such GPU
 	fails(t, 2, []string{"probe", dir, "--device", "cpu", "--crop", "99,1,1"}, "does not fit")
 	fails(t, 2, []string{"probe", dir, "--device", "cpu", "--crop", "1,1"}, "2 axes")
 	fails(t, 1, []string{"probe", dir + "/absent"}, "not found", "absent")

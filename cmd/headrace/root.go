@@ -51,6 +51,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	} else if errors.Is(err, nd.ErrConfig) {
 		code = exitUsage
 	}
+	if errors.Is(err, nd.ErrDevice) && cmd.Name() != "doctor" {
+		text += " (see `headrace doctor`)"
+	}
 	_, _ = fmt.Fprintf(stderr, "headrace: %s\n", oneLine(text)) // where stderr is closed the code still tells
 	return code
 }
