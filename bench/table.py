@@ -1,10 +1,10 @@
-"""Writes the tables of docs/performance.md from the files in bench/results.
+"""Writes the tables of docs/performance.md, gpu.md and probe.md from the files in bench/results.
 
     table.py [--check]
 
 Nothing in those tables is typed by hand: of every run the newest result is taken,
-and what was never measured is said to be so. Runs that gpu.py makes no more are left out. --check only says whether the page is
-what the results give.
+and what was never measured is said to be so. Runs that gpu.py makes no more are left out.
+--check only says whether the pages are what the results give.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from gpu import ROWS
 
 RESULTS = Path(__file__).with_name("results")
-PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+PAGES = [Path(__file__).parents[1] / "docs" / f"{name}.md" for name in ("performance", "gpu", "probe")]
 Run = dict[str, Any]
 
 
@@ -378,6 +378,38 @@ def rank_rows() -> str:
     return table(["data", "samples/s of one rank", "of all", "ranks", "ratio", "goal", "met", "digest", "command"], rows)
 
 
+def codec_rows(gpu: dict[str, Run], kernels: dict[str, Run]) -> str:
+    """The codecs beside each other on the same data."""
+    alone = {"kernels": kernels} | {k: newest(f"{k}-*.json", lambda row: row["name"]) for k in ("decoders", "inflate")}
+    rows: list[list[str]] = []
+    for codec, kernel, name, _ in SUMMARY:
+        run = alone[kernel[0]].get(kernel[1]) if kernel else None
+        r = gpu[name]["result"] if name in gpu else None
+        if (kernel and " mask50 " in kernel[1]) or "blosc-zstd" in codec:
+            continue
+        ratio = "1" if not kernel else f"{r['decoded_gb_per_s'] / r['copied_gb_per_s']:.2f}" if r else "-"
+        decoded = f"{run['result']['GB_per_s']:.0f}" if run else "-"
+        rows.append([codec, ratio, decoded, f"{r['gb_per_s']:.1f}" if r else "-"])
+    return table(["stored as", "ratio", "decoder alone, GB/s", "f32 batches without reuse, GB/s"], rows)
+
+
+def reached(gpu: dict[str, Run]) -> str:
+    """What whole runs reach of what copies alone would allow."""
+    plain = gpu["raw-none"]
+    words: list[str] = []
+    for name in ("blosc-lz4-none-large", "zstd-none", "zstd-none-lm"):
+        if name not in gpu or gpu[name]["file"] != plain["file"]:
+            continue
+        r = gpu[name]["result"]
+        # A byte that is copied is ratio bytes decoded, which are so many of f32.
+        allowed = plain["result"]["copied_gb_per_s"] * r["gb_per_s"] / r["copied_gb_per_s"]
+        words.append(f"{r['gb_per_s']:.1f} of {allowed:.1f} (`{name}`)")
+    file = f"[{plain['file']}](../bench/results/{plain['file']})"
+    rate = plain["result"]["copied_gb_per_s"]
+    head = f"In {file} copies of uncompressed chunks run at {rate:.1f} GB/s.\n"
+    return head + "Of the f32 GB/s which that rate allows whole runs reach " + ",\n".join(words) + "."
+
+
 def reuse_words(gpu: dict[str, Run]) -> str:
     """What reuse batch saves, of bytes decoded for a byte of a u16 crop."""
     if not all(name in gpu for name in ("zstd-none", "zstd-batch", "zstd-batch-own-cap")):
@@ -398,6 +430,8 @@ def parts() -> dict[str, str]:
     compare = newest("compare-*.json", lambda row: f"{row['set']} {row['case']}")
     return {
         "summary": summary(gpu, kernels),
+        "codecs": codec_rows(gpu, kernels),
+        "reached": reached(gpu),
         "gpu goals": gpu_goals(gpu | newest("trainer-*.json", lambda row: row["name"]) | kernels),
         "gpu reuse": reuse_words(gpu),
         "gpu kernels": kernel_rows(kernels),
@@ -410,27 +444,29 @@ def parts() -> dict[str, str]:
     }
 
 
-def fill(page: str) -> str:
-    """The page with each generated part in its place."""
+def fill(pages: dict[Path, str]) -> dict[Path, str]:
+    """The pages with each generated part in its place, which is on one of them."""
+    pages = dict(pages)
     for name, text in parts().items():
         begin, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
-        before, found, rest = page.partition(begin)
-        _, found2, after = rest.partition(end)
-        if not (found and found2):
-            raise SystemExit(f"{PAGE}: no place for the part {name!r}")
-        page = before + begin + text + end + after
-    return page
+        places = [path for path, page in pages.items() if begin in page and end in page.partition(begin)[2]]
+        if len(places) != 1:
+            raise SystemExit(f"the part {name!r} has {len(places)} places in {', '.join(str(path) for path in pages)}")
+        before, _, rest = pages[places[0]].partition(begin)
+        pages[places[0]] = before + begin + text + end + rest.partition(end)[2]
+    return pages
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="change nothing, fail if the page is out of date")
+    parser.add_argument("--check", action="store_true", help="change nothing, fail if a page is out of date")
     options = parser.parse_args()
-    page = PAGE.read_text()
-    filled = fill(page)
+    pages = {path: path.read_text() for path in PAGES}
+    filled = fill(pages)
     if options.check:
-        sys.exit(0 if page == filled else "docs/performance.md is not what bench/results gives: make tables")
-    PAGE.write_text(filled)
+        sys.exit(0 if pages == filled else "docs are not what bench/results gives: make tables")
+    for path, page in filled.items():
+        path.write_text(page)
 
 
 if __name__ == "__main__":
