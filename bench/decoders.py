@@ -4,6 +4,7 @@
 
 Builds bench/kernels/zstd.cc, which compares every byte that it decodes; writes the sets where
 they are missing (zstd.py: numpy and zstandard) and all figures with command, commit and machine.
+Needs a GPU and nvcc of the CUDA toolkit.
 """
 
 import argparse

@@ -4,7 +4,7 @@
 
 Builds bench/kernels/bench.cc, which compares every byte it decodes, and writes all
 figures with command, commit and machine. DIR has the sets that bench/kernels/zstd.py writes; they
-are decoded beside the set of the program.
+are decoded beside the set of the program. Needs a GPU and nvcc of the CUDA toolkit.
 """
 
 import argparse

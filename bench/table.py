@@ -1,10 +1,10 @@
-"""Writes the tables of docs/performance.md from the files in bench/results.
+"""Writes the tables of docs/performance.md, gpu.md and probe.md from the files in bench/results.
 
     table.py [--check]
 
 Nothing in those tables is typed by hand: of every run the newest result is taken,
-and what was never measured is said to be so. --check only says whether the page is
-what the results give.
+and what was never measured is said to be so. Runs that gpu.py makes no more are left out.
+--check only says whether the pages are what the results give.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpu import ROWS
+
 RESULTS = Path(__file__).with_name("results")
-PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+PAGES = [Path(__file__).parents[1] / "docs" / f"{name}.md" for name in ("performance", "gpu", "probe")]
 Run = dict[str, Any]
 
 
@@ -27,7 +29,7 @@ Run = dict[str, Any]
 class Goal:
     what: str
     goal: str
-    run: str  # the run that shows it, or several: the first that there is
+    run: str  # the name of the run or kernel that shows it
     judge: Callable[[dict[str, Any]], tuple[str, str]] | None = None  # the value, whether it is reached
 
 
@@ -79,8 +81,8 @@ def assembled(r: dict[str, Any]) -> tuple[str, str]:
 def beside_nvcomp(r: dict[str, Any]) -> tuple[str, str]:
     if "rival" not in r:
         return "nvCOMP was not measured", ""
-    ratio = r["decoded_gb_per_s"] / r["rival"]
-    return f"{r['decoded_gb_per_s']:.1f} GB/s, {ratio:.2f} times nvCOMP's {r['rival']:.1f}", "yes" if ratio >= 3 else "no"
+    ratio = r["GB_per_s"] / r["rival"]
+    return f"{r['GB_per_s']:.1f} GB/s, {ratio:.2f} times nvCOMP's {r['rival']:.1f}", "yes" if ratio >= 3 else "no"
 
 
 H2D = "90 % of the pinned copy rate of 55 GB/s: 49.5"
@@ -97,18 +99,21 @@ ZSTD_GOALS = [
 GPU_GOALS = [
     Goal("copies to the GPU, uncompressed, page cache pinned", H2D, "raw-none", at_least("copied_gb_per_s", 49.5)),
     Goal("host cores busy meanwhile", "at most 2", "raw-none", host_cores),
-    Goal("copies to the GPU, LZ4, page cache pinned", H2D, "lz4-none-large | lz4-batch", at_least("copied_gb_per_s", 49.5)),
+    Goal("copies to the GPU, LZ4, page cache pinned", H2D, "lz4-none-large", at_least("copied_gb_per_s", 49.5)),
     Goal(
         "copies to the GPU, uncompressed, through the ring",
         "36",
-        "raw-none-ring raw-batch-ring",
+        "raw-none-ring",
         at_least("copied_gb_per_s", 36),
     ),
-    Goal(
-        "blosc-lz4 with shuffle, decoded as it is streamed",
-        "3 times nvCOMP's LZ4 alone in waves of 512, run in turn",
-        "blosc-lz4-none-large",
-        beside_nvcomp,
+    *(
+        Goal(
+            f"blosc-lz4 with shuffle, the kernel alone, {chunks} chunks a call",
+            "3 times nvCOMP's LZ4 of the shuffled bytes, as many a call, same run",
+            f"blosc-lz4 {chunks}",
+            beside_nvcomp,
+        )
+        for chunks in (512, 4096)
     ),
     *ZSTD_GOALS,
     Goal("default scenario (zstd) by nvCOMP, reuse batch, f32 out", "45", "zstd-nvcomp-batch", at_least("gb_per_s", 45)),
@@ -176,7 +181,9 @@ def source(run: Run) -> str:
 def gpu_goals(runs: dict[str, Run]) -> str:
     rows: list[list[str]] = []
     for g in GPU_GOALS:
-        run = next((runs[name] for name in g.run.split(" | ") if name in runs), None)
+        run = runs.get(g.run)
+        if run is None and g.run not in ROWS:
+            raise SystemExit(f"{g.what}: no measurement is called {g.run!r}")
         if run is None or g.judge is None:
             rows.append([g.what, g.goal, "not measured", "", ""])
             continue
@@ -277,24 +284,22 @@ def engine_part() -> str:
 
 def kernel_runs() -> dict[str, Run]:
     """The newest run of the kernels: the best grid of each, and nvCOMP's time with ours."""
-    files = sorted(RESULTS.glob("kernels-*.json"))
-    if not files:
-        return {}
-    record = json.loads(files[-1].read_text())
-    ours: dict[str, dict[str, Any]] = {}
-    rivals: dict[str, float] = {}
-    for row in record["rows"]:
-        r = row["result"]
-        if r["image"] == "nvCOMP":
-            rivals[row["name"]] = r["GB_per_s"]
-        elif r["GB_per_s"] > ours.get(row["name"], {"GB_per_s": 0})["GB_per_s"]:
-            ours[row["name"]] = r
-    for name, r in ours.items():
-        rival = rivals.get(name.replace("blosc-lz4", "lz4 of shuffled bytes"))
-        if rival:
-            r["rival"] = rival
-    about = {"date": record["date"], "commit": record["commit"], "file": files[-1].name}
-    return {name: about | {"name": name, "result": r} for name, r in ours.items()}
+    runs: dict[str, Run] = {}
+    for path in sorted(RESULTS.glob("kernels-*.json")):
+        record = json.loads(path.read_text())
+        ours: dict[str, dict[str, Any]] = {}
+        rivals: dict[str, float] = {}
+        for row in record["rows"]:
+            r = row["result"]
+            if r["image"] == "nvCOMP":
+                rivals[row["name"]] = r["GB_per_s"]
+            elif r["GB_per_s"] > ours.get(row["name"], {"GB_per_s": 0})["GB_per_s"]:
+                ours[row["name"]] = r
+        about = {"date": record["date"], "commit": record["commit"], "file": path.name}
+        for name, r in ours.items():
+            rival = rivals.get(name.replace("blosc-lz4", "lz4 of shuffled bytes"))
+            runs[name] = about | {"name": name, "result": r | ({"rival": rival} if rival else {})}
+    return runs
 
 
 def kernel_rows(runs: dict[str, Run]) -> str:
@@ -306,22 +311,57 @@ def kernel_rows(runs: dict[str, Run]) -> str:
     return table(["kernel, chunks", "ms", "GB/s", "nvCOMP 5, same run", "grid", "source"], rows)
 
 
-def zstd_rows() -> str:
-    """The newest run of each set of frames: ours, nvCOMP's, and how often ours is as fast."""
-    runs = newest("decoders-*.json", lambda row: row["name"])
+def decoder_rows(pattern: str) -> str:
+    """The newest run of each set of frames: ours, nvCOMP's in the same file, and how often ours is as fast."""
+    runs = newest(pattern, lambda row: row["name"])
     rows: list[list[str]] = []
     for name, run in runs.items():
         what, chunks = name.split(" ", 1)
-        if what != "own" or f"nvcomp {chunks}" not in runs:
+        if what != "own" or run["result"].get("unchecked"):
             continue
-        ours, rival = run["result"], runs[f"nvcomp {chunks}"]["result"]
-        steady = runs.get(f"steady {chunks}")
-        flight = f"{steady['result']['GB_per_s']:.1f}" if steady else "-"
-        ratio = ours["GB_per_s"] / rival["GB_per_s"]
-        cells = [f"{ours['ms']:.2f}", f"{ours['GB_per_s']:.1f}", f"{rival['GB_per_s']:.1f}", f"{ratio:.1f}", flight]
+        beside = {kind: r for kind in ("nvcomp", "steady") if (r := runs.get(f"{kind} {chunks}")) and r["file"] == run["file"]}
+        ours = run["result"]
+        rates = {kind: r["result"]["GB_per_s"] for kind, r in beside.items()}
+        nvcomp = [f"{rates['nvcomp']:.1f}", f"{ours['GB_per_s'] / rates['nvcomp']:.1f}"] if "nvcomp" in rates else ["-", "-"]
+        steady = f"{rates['steady']:.1f}" if "steady" in rates else "-"
+        cells = [f"{ours['ms']:.2f}", f"{ours['GB_per_s']:.1f}", *nvcomp, steady]
         rows.append([ours["set"], f"{ours['chunks']}", *cells, source(run)])
     titles = ["set", "chunks a call", "ms", "GB/s", "nvCOMP 5, same run", "ratio", "three calls in flight", "source"]
     return table(titles, rows)
+
+
+# codec as it is read, its data, the largest call of its kernel (a pattern of files and a name), reuse none, reuse batch
+SUMMARY = [
+    ("uncompressed", None, "raw-none", "raw-batch"),
+    ("lz4", ("kernels", "lz4 4096"), "lz4-none-large", "lz4-batch-large"),
+    ("blosc-lz4, shuffled", ("kernels", "blosc-lz4 4096"), "blosc-lz4-none-large", "blosc-lz4-batch"),
+    ("zstd", ("decoders", "own mask50 4096"), "zstd-none", "zstd-batch"),
+    ("zstd", ("decoders", "own lm 4096"), "zstd-none-lm", "zstd-batch-lm"),
+    ("zstd, shuffled", ("decoders", "own lm-shuffled 4096"), "", ""),
+    ("blosc-zstd, shuffled", None, "blosc-zstd-none", "blosc-zstd-batch"),
+    ("gzip", ("inflate", "own lm-zlib6 4096"), "gzip-none", "gzip-batch"),
+]
+
+
+def summary(gpu: dict[str, Run], kernels: dict[str, Run]) -> str:
+    """A line a codec, of the tables below."""
+    alone = {"kernels": kernels} | {k: newest(f"{k}-*.json", lambda row: row["name"]) for k in ("decoders", "inflate")}
+    rows: list[list[str]] = []
+    for codec, kernel, *names in SUMMARY:
+        run = alone[kernel[0]].get(kernel[1]) if kernel else None
+        cells = [f"{run['result']['GB_per_s']:.1f}" if run else "-"]
+        field = "lm"
+        for name in names:
+            if name and name not in ROWS:
+                raise SystemExit(f"the summary: gpu.py makes no run {name!r}")
+            if name not in gpu:
+                cells.append("-")
+                continue
+            r = gpu[name]["result"]
+            field = r["scenario_keys"]["dataset"].get("field", "mask50")
+            cells.append(f"{r['gb_per_s']:.1f} ({r['device_bytes'] / (1 << 30):.0f} GiB)")
+        rows.append([codec, field, *cells])
+    return table(["stored as", "data", "decoder alone, 4096 chunks a call", "f32 batches, reuse none", "reuse batch"], rows)
 
 
 def rank_rows() -> str:
@@ -338,17 +378,65 @@ def rank_rows() -> str:
     return table(["data", "samples/s of one rank", "of all", "ranks", "ratio", "goal", "met", "digest", "command"], rows)
 
 
+def codec_rows(gpu: dict[str, Run], kernels: dict[str, Run]) -> str:
+    """The codecs beside each other on the same data."""
+    alone = {"kernels": kernels} | {k: newest(f"{k}-*.json", lambda row: row["name"]) for k in ("decoders", "inflate")}
+    rows: list[list[str]] = []
+    for codec, kernel, name, _ in SUMMARY:
+        run = alone[kernel[0]].get(kernel[1]) if kernel else None
+        r = gpu[name]["result"] if name in gpu else None
+        if (kernel and " mask50 " in kernel[1]) or "blosc-zstd" in codec:
+            continue
+        ratio = "1" if not kernel else f"{r['decoded_gb_per_s'] / r['copied_gb_per_s']:.2f}" if r else "-"
+        decoded = f"{run['result']['GB_per_s']:.0f}" if run else "-"
+        rows.append([codec, ratio, decoded, f"{r['gb_per_s']:.1f}" if r else "-"])
+    return table(["stored as", "ratio", "decoder alone, GB/s", "f32 batches without reuse, GB/s"], rows)
+
+
+def reached(gpu: dict[str, Run]) -> str:
+    """What whole runs reach of what copies alone would allow."""
+    plain = gpu["raw-none"]
+    words: list[str] = []
+    for name in ("blosc-lz4-none-large", "zstd-none", "zstd-none-lm"):
+        if name not in gpu or gpu[name]["file"] != plain["file"]:
+            continue
+        r = gpu[name]["result"]
+        # A byte that is copied is ratio bytes decoded, which are so many of f32.
+        allowed = plain["result"]["copied_gb_per_s"] * r["gb_per_s"] / r["copied_gb_per_s"]
+        words.append(f"{r['gb_per_s']:.1f} of {allowed:.1f} (`{name}`)")
+    file = f"[{plain['file']}](../bench/results/{plain['file']})"
+    rate = plain["result"]["copied_gb_per_s"]
+    head = f"In {file} copies of uncompressed chunks run at {rate:.1f} GB/s.\n"
+    return head + "Of the f32 GB/s which that rate allows whole runs reach " + ",\n".join(words) + "."
+
+
+def reuse_words(gpu: dict[str, Run]) -> str:
+    """What reuse batch saves, of bytes decoded for a byte of a u16 crop."""
+    if not all(name in gpu for name in ("zstd-none", "zstd-batch", "zstd-batch-own-cap")):
+        return "Not measured."
+    none, batch, own = (gpu[name]["result"] for name in ("zstd-none", "zstd-batch", "zstd-batch-own-cap"))
+    once, each = (2 * r["decoded_gb_per_s"] / r["gb_per_s"] for r in (batch, none))
+    return (
+        f"With the memory of zstd-batch ({batch['device_bytes'] / (1 << 30):.0f} GiB) {once:.2f} bytes are decoded\n"
+        f"for a byte of a crop, and {each:.2f} where each use is decoded (zstd-none). With the scenario's own memory it is\n"
+        f"{own['gb_per_s']:.1f} GB/s (zstd-batch-own-cap)."
+    )
+
+
 def parts() -> dict[str, str]:
     kernels = kernel_runs()
-    gpu = newest("gpu-2*.json", lambda row: row["name"])
-    streamed, alone = gpu.get("blosc-lz4-none-large"), kernels.get("blosc-lz4 512")
-    if streamed and alone and streamed["commit"] == alone["commit"] and "rival" in alone["result"]:
-        streamed["result"]["rival"] = alone["result"]["rival"]
+    measured = newest("gpu-2*.json", lambda row: row["name"])
+    gpu = {name: measured[name] for name in ROWS if name in measured}
     compare = newest("compare-*.json", lambda row: f"{row['set']} {row['case']}")
     return {
+        "summary": summary(gpu, kernels),
+        "codecs": codec_rows(gpu, kernels),
+        "reached": reached(gpu),
         "gpu goals": gpu_goals(gpu | newest("trainer-*.json", lambda row: row["name"]) | kernels),
+        "gpu reuse": reuse_words(gpu),
         "gpu kernels": kernel_rows(kernels),
-        "gpu zstd": zstd_rows(),
+        "gpu zstd": decoder_rows("decoders-*.json"),
+        "gpu inflate": decoder_rows("inflate-*.json"),
         "gpu runs": gpu_machines(gpu) + "\n\n" + gpu_rows(gpu),
         "ranks": rank_rows(),
         "readers": compare_machines(compare) + "\n\n" + compare_rows(compare),
@@ -356,27 +444,29 @@ def parts() -> dict[str, str]:
     }
 
 
-def fill(page: str) -> str:
-    """The page with each generated part in its place."""
+def fill(pages: dict[Path, str]) -> dict[Path, str]:
+    """The pages with each generated part in its place, which is on one of them."""
+    pages = dict(pages)
     for name, text in parts().items():
         begin, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
-        before, found, rest = page.partition(begin)
-        _, found2, after = rest.partition(end)
-        if not (found and found2):
-            raise SystemExit(f"{PAGE}: no place for the part {name!r}")
-        page = before + begin + text + end + after
-    return page
+        places = [path for path, page in pages.items() if begin in page and end in page.partition(begin)[2]]
+        if len(places) != 1:
+            raise SystemExit(f"the part {name!r} has {len(places)} places in {', '.join(str(path) for path in pages)}")
+        before, _, rest = pages[places[0]].partition(begin)
+        pages[places[0]] = before + begin + text + end + rest.partition(end)[2]
+    return pages
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="change nothing, fail if the page is out of date")
+    parser.add_argument("--check", action="store_true", help="change nothing, fail if a page is out of date")
     options = parser.parse_args()
-    page = PAGE.read_text()
-    filled = fill(page)
+    pages = {path: path.read_text() for path in PAGES}
+    filled = fill(pages)
     if options.check:
-        sys.exit(0 if page == filled else "docs/performance.md is not what bench/results gives: make tables")
-    PAGE.write_text(filled)
+        sys.exit(0 if pages == filled else "docs are not what bench/results gives: make tables")
+    for path, page in filled.items():
+        path.write_text(page)
 
 
 if __name__ == "__main__":

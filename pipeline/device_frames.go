@@ -211,5 +211,6 @@ func (l *frameList) failed(w *wave) (list []int32) {
 // checkDecoder is about the name alone; whether the library is there shows at Open.
 func (c *Config) checkDecoder(v *violations) {
 	_, framed := c.decoderPath()
-	v.check(c.Decoder == "" || c.Device.gpu() && framed, "Decoder", "%q is unknown here: \"\", or on a GPU \"nvcomp\" or \"nvcomp=PATH\"", c.Decoder)
+	v.check(!framed || c.Device.gpu(), "Decoder", "%q decodes on a GPU: it needs the device cuda:N (--device cuda:0), which is %q", c.Decoder, c.Device)
+	v.check(c.Decoder == "" || framed, "Decoder", "%q is unknown here: \"\", or on a GPU \"nvcomp\" or \"nvcomp=PATH\"", c.Decoder)
 }

@@ -633,6 +633,15 @@ func TestValidateReportsEverything(t *testing.T) {
 	}
 }
 
+// A decoder on a GPU without a device is not unknown: the device is missing.
+func TestDecoderNeedsDevice(t *testing.T) {
+	for decoder, want := range map[string]string{"nvcomp": "--device cuda:0", "nvcomp=x": "--device cuda:0", "x": "unknown"} {
+		if err := (&Config{Decoder: decoder}).Validate(); !errors.Is(err, nd.ErrConfig) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", decoder, err)
+		}
+	}
+}
+
 // A budget that cannot work fails at Open with the numbers and what to change.
 func TestBudgetTooSmall(t *testing.T) {
 	c := newCube(t)

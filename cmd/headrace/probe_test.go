@@ -16,11 +16,20 @@ func TestProbe(t *testing.T) {
 	for _, w := range []string{
 		"13 x 21 x 34 of uint16", "4 x 8 x 16 (1 KiB decoded) in shards of 8 x 16 x 32", "zstd level=1", "36 of 36 chunks looked at", "sequences a KiB", "Huffman tables",
 		"measured here: ", "predicted*: 4096 chunks in a call", "crop    8 x 16 x 16: ", "on the host", ", binds",
-		"as stored", "shuffle+zstd:1", "blosc-lz4", "gzip", "advice: ", "* predicted from rates of one GPU: bench/results/gpu-", "NVIDIA H200",
+		"as stored", "shuffle+zstd:1", "blosc-lz4", "gzip", "advice: ", "* predicted from rates of one GPU, NVIDIA H200; all else is measured here:\n  bench/results/gpu-",
+		"4096 chunks in a call (the array has 36): ",
 	} {
 		if !strings.Contains(text, w) {
 			t.Errorf("probe does not say %q:\n%s", w, text)
 		}
+	}
+	for line := range strings.Lines(text) {
+		if strings.HasSuffix(line, " \n") {
+			t.Errorf("blanks at the end of %q", line)
+		}
+	}
+	if names := strings.Count(text, "bench/results/kernels-"); names != 1 {
+		t.Errorf("a file of rates is named %d times", names)
 	}
 	r := parsed(t, must(t, "probe", dir, "--codecs", "", "--samples", "5", "--seed", "3", "--device", "cpu", "--json"))
 	hasKeys(t, r, "uri shape dtype chunks shards codecs method sample sizes structure storage host gpu crop target stages bound f32_gb_per_s candidates advice notes")
@@ -36,7 +45,7 @@ func TestProbe(t *testing.T) {
 // by level; a raw array has nothing to decode.
 func TestProbeOddArrays(t *testing.T) {
 	empty := files(t, map[string]string{"zarr.json": v3("[4, 6]", "uint8", "[2, 2]", 0)})
-	if text := must(t, "probe", empty, "--device", "cpu"); !strings.Contains(text, "6 of 6 chunks looked at (seed 0): 6 missing") || !strings.Contains(text, "keep: no chunk is stored") {
+	if text := must(t, "probe", empty, "--device", "cpu"); !strings.Contains(text, "6 of 6 chunks looked at (seed 0): 6 missing") || !strings.Contains(text, "keep: no chunk is stored") || strings.Contains(text, "predicted") {
 		t.Errorf("no chunk is stored:\n%s", text)
 	}
 	root := image(t)
@@ -61,6 +70,10 @@ func TestProbeBroken(t *testing.T) {
 	}
 	all := files(t, map[string]string{"zarr.json": meta, "c/0/1": "12"})
 	fails(t, 1, []string{"probe", all, "--device", "cpu"}, "corrupt data", "none of the 1 chunks", "file c/0/1")
+	var out, errs bytes.Buffer
+	if run(t.Context(), []string{"probe", all, "--device", "cpu"}, &out, &errs); strings.Count(errs.String(), "array ") != 1 {
+		t.Errorf("the array is not named once: %s", errs.String())
+	}
 	fails(t, 1, []string{"probe", all, "--device", "cpu", "--json"}, "corrupt data")
 }
 
@@ -75,8 +88,9 @@ func TestProbeErrors(t *testing.T) {
 	fails(t, 2, []string{"probe", dir, "--codecs", "zstd:99"}, "level 99, of -131072 to 22")
 	fails(t, 2, []string{"probe", dir, "--codecs", "gzip:10"}, "level 10, of 0 to 9")
 	fails(t, 2, []string{"probe", dir, "--device", "gpu"}, "cuda:N")
-	fails(t, 1, []string{"probe", dir, "--device", "cuda:99"}, "device error") // no driver, or no such GPU
-	fails(t, 1, []string{"probe", dir, "--device", "cpu", "--crop", "99,1,1"}, "does not fit")
+	fails(t, 1, []string{"probe", dir, "--device", "cuda:99"}, "device error", "(see `headrace doctor`)") // no driver, or no such GPU
+	fails(t, 2, []string{"probe", dir, "--device", "cpu", "--crop", "99,1,1"}, "does not fit")
+	fails(t, 2, []string{"probe", dir, "--device", "cpu", "--crop", "1,1"}, "2 axes")
 	fails(t, 1, []string{"probe", dir + "/absent"}, "not found", "absent")
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/headrace/headrace/internal/probe"
@@ -63,7 +64,7 @@ func probeFacts(r *probe.Result) (rows []byte) {
 func inside(s *probe.StructureReport) string {
 	parts := []string{
 		fmt.Sprintf("%.1f sequences a KiB", s.SequencesPerKiB), fmt.Sprintf("%.0f %% Huffman literals", s.LiteralShare*100),
-		fmt.Sprintf("%.0f %% plain", s.PlainShare*100),
+		fmt.Sprintf("%.0f %% stored plain", s.PlainShare*100),
 		fmt.Sprintf("%.1f blocks a chunk (%d raw, %d RLE, %d compressed)", s.BlocksPerChunk, s.Blocks.Raw, s.Blocks.RLE, s.Blocks.Compressed),
 	}
 	if len(s.HuffmanTables)+s.Treeless > 0 {
@@ -71,7 +72,7 @@ func inside(s *probe.StructureReport) string {
 		for _, t := range s.HuffmanTables {
 			tables = append(tables, fmt.Sprintf("%d of %d bits", t.Tables, t.Bits))
 		}
-		parts = append(parts, fmt.Sprintf("Huffman tables: %s, %d blocks reuse one", strings.Join(tables, ", "), s.Treeless))
+		parts = append(parts, fmt.Sprintf("Huffman tables: %s, %d blocks use the one of the block before", strings.Join(tables, ", "), s.Treeless))
 	}
 	if s.WindowBytes > 0 {
 		parts = append(parts, "window "+byteSize(s.WindowBytes), fmt.Sprintf("checksum in %d of %d frames", s.Checksums, s.Frames))
@@ -91,7 +92,14 @@ func probeRates(r *probe.Result, row func(name, format string, args ...any)) {
 	}
 	h := r.Host
 	if h.GBPerSCore > 0 {
-		row("host", "measured here: %.2f GB/s decoded by one core, %.2f by %d (zstd: %s)", h.GBPerSCore, h.GBPerS, h.Workers, h.Library)
+		library := ""
+		if r.Method == probe.Zstd || r.Method == probe.BloscZstd {
+			library = fmt.Sprintf(" (zstd: %s)", h.Library)
+		}
+		row("host", "measured here: %.2f GB/s decoded by one core, %.2f by %d%s", h.GBPerSCore, h.GBPerS, h.Workers, library)
+	}
+	if h.Plain {
+		row("host", "nothing to decode: the chunks did not compress, and hold plain bytes")
 	}
 	g := r.GPU
 	if g.From == probe.ByHost {
@@ -99,7 +107,11 @@ func probeRates(r *probe.Result, row func(name, format string, args ...any)) {
 		return
 	}
 	for _, w := range g.Waves {
-		row("GPU", "%s: %d chunks in a call: %.3g ms, %.3g GB/s decoded", source(w.From, g.Name), w.Chunks, w.MS, w.GBPerS)
+		more := ""
+		if int64(w.Chunks) > r.Sample.Grid {
+			more = fmt.Sprintf(" (the array has %d)", r.Sample.Grid)
+		}
+		row("GPU", "%s: %d chunks in a call%s: %.3g ms, %.3g GB/s decoded", source(w.From, g.Name), w.Chunks, more, w.MS, w.GBPerS)
 	}
 	if g.GBPerS > 0 && g.From == probe.Predicted {
 		row("GPU", "%s: %.3g GB/s decoded by the engine's waves", source(g.From, g.Name), g.GBPerS)
@@ -170,11 +182,17 @@ func probeTable(r *probe.Result) (rows []byte) {
 // probeEnd is the advice, and where what is predicted comes from.
 func probeEnd(r *probe.Result) []byte {
 	rows := fmt.Appendf(nil, "\nadvice: %s\n", r.Advice.Text)
+	if len(r.Table) == 0 || len(r.GPU.Sources) == 0 { // nothing was predicted
+		return rows
+	}
+	rows = fmt.Appendf(rows, "%s predicted from rates of one GPU, %s; all else is measured here:\n", predicted, r.GPU.Sources[0].GPU)
 	var files []string
 	for _, s := range r.GPU.Sources {
-		files = append(files, fmt.Sprintf("%s (%s, %.10s, %s)", s.File, s.GPU, s.Date, s.Commit))
+		if file := fmt.Sprintf("  %s (%.10s, %s)\n", s.File, s.Date, s.Commit); !slices.Contains(files, file) {
+			files = append(files, file)
+			rows = append(rows, file...)
+		}
 	}
-	rows = fmt.Appendf(rows, "%s predicted from rates of one GPU: %s. All else is measured here.\n", predicted, strings.Join(files, "; "))
 	return rows
 }
 

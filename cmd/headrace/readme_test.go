@@ -132,7 +132,7 @@ func wheel(t *testing.T, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text != "make wheel\npip install dist/*.whl\n" || !regexp.MustCompile(`pip install .*dist/\*\.whl`).Match(makefile) {
+	if text != "make wheel\npip install dist/*.whl numpy\n" || !regexp.MustCompile(`pip install .*dist/\*\.whl`).Match(makefile) {
 		t.Errorf("the Makefile does not install the wheel like this:\n%s", text)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,6 +50,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		code = exitUsage
 	} else if errors.Is(err, nd.ErrConfig) {
 		code = exitUsage
+	}
+	if errors.Is(err, nd.ErrDevice) && cmd.Name() != "doctor" {
+		text += " (see `headrace doctor`)"
 	}
 	_, _ = fmt.Fprintf(stderr, "headrace: %s\n", oneLine(text)) // where stderr is closed the code still tells
 	return code
@@ -141,10 +145,21 @@ func exactly(names ...string) cobra.PositionalArgs {
 // printTable writes rows whose cells end in tabs, in aligned columns.
 func (a *app) printTable(rows []byte) error { return table(a.stdout, rows) }
 
+// table aligns the cells of rows, which end in tabs. No line ends in blanks.
 func table(out io.Writer, rows []byte) error {
-	t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	var aligned bytes.Buffer
+	t := tabwriter.NewWriter(&aligned, 0, 8, 2, ' ', 0)
 	_, err := t.Write(rows)
-	return errors.Join(err, t.Flush())
+	if err = errors.Join(err, t.Flush()); err != nil {
+		return err
+	}
+	for line := range bytes.Lines(aligned.Bytes()) {
+		text := bytes.TrimRight(line, " \n")
+		if _, err := out.Write(append(text, line[len(bytes.TrimRight(line, "\n")):]...)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // printJSON writes v, indented: people read it too.

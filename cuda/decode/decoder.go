@@ -307,7 +307,7 @@ func (d *Decoder) admitChunk(i int, c Chunk) error {
 	case f == kernels.Families:
 		return nd.Errorf(nd.ErrUnsupported, "chunk %d: no kernel decodes method %d", i, c.Method)
 	case !d.takes[f]:
-		return nd.Errorf(nd.ErrBudget, "chunk %d: %s, the decoder was opened for other methods", i, methodNames[c.Method])
+		return nd.Errorf(nd.ErrConfig, "chunk %d: %s, the decoder was opened for other methods: name it in Open", i, MethodName(c.Method))
 	case c.SrcBytes < 0 || c.DstBytes < 0 || c.SrcBytes > math.MaxInt32 || c.DstBytes > math.MaxInt32 || c.Dst%16 != 0:
 		return nd.Errorf(nd.ErrConfig, "chunk %d of %d bytes, decoded to %d at %#x: at most %d, at a multiple of 16", i, c.SrcBytes, c.DstBytes, c.Dst, math.MaxInt32)
 	case c.Typesize < 0 || c.Typesize > math.MaxUint8:
@@ -316,7 +316,9 @@ func (d *Decoder) admitChunk(i int, c Chunk) error {
 	return nil
 }
 
-// Wait blocks until the batch is decoded. Of each chunk it appends an error to errs, or nil; its
+// Wait blocks until the batch is decoded. Of each chunk it appends an error to errs, or nil. That a chunk
+// breaks its format, its checksum or its length is one error here; the decoders of package codec say
+// of the same bytes which it is. Wait's
 // own error says that the device failed, and nothing is known of the chunks. Then the batch is still
 // in flight, and Wait may be called again. Without a batch Wait does nothing; after Close it
 // is [nd.ErrClosed].

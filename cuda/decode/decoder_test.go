@@ -217,10 +217,11 @@ func TestMethods(t *testing.T) {
 	if more := r.fake.Live().Bytes - before; more > 1000 {
 		t.Errorf("%d bytes of device memory for chunks that need none", more)
 	}
-	for name, c := range map[string]decode.Chunk{"zstd": zstd, "shuffled": apart} {
-		if err := d.Start(r.stream, []decode.Chunk{c}); !errors.Is(err, nd.ErrBudget) {
-			t.Errorf("%s: %v", name, err)
-		}
+	if err := d.Start(r.stream, []decode.Chunk{zstd}); !errors.Is(err, nd.ErrConfig) {
+		t.Errorf("zstd: %v", err)
+	}
+	if err := d.Start(r.stream, []decode.Chunk{apart}); !errors.Is(err, nd.ErrBudget) {
+		t.Errorf("shuffled: %v", err)
 	}
 	ok(t, d.Start(r.stream, []decode.Chunk{lz4}))
 	ok(t, must(d.Wait(nil))(t)[0])

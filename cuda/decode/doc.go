@@ -1,8 +1,13 @@
 // Package decode decodes batches of encoded chunks from memory to device memory, with
 // the kernels of package kernels.
 //
+//	cuda.Load -> Driver -> Open(0) -> Device, Device.NewStream
 //	Open -> Decoder -> Start(stream, chunks) -> Wait -> an error or nil for each chunk
 //	NewZstd -> Zstd -> NewCall -> Call.Append(commands)     for callers with memory of their own
+//
+// The example below has all of it, from the driver to the decoded bytes. It needs a GPU; without
+// one package cudatest stands in for the driver in tests: cuda.Load(cudatest.New(t).Path). [CodingOf]
+// finds the method of an array's chunks from its metadata.
 //
 // A chunk is bytes of one of these methods, which decode to a length that the caller
 // knows:
@@ -33,7 +38,8 @@
 // host's decoder, which has the last word. In both cases the chunk's bytes of the output
 // are zero.
 //
-// Errors of a call. What the caller got wrong, a value out of range or a batch too early, is
+// Errors of a call. What the caller got wrong, a value out of range, a method that the decoder was not
+// opened for or a batch too early, is
 // [nd.ErrConfig]; a batch beyond the limits is [nd.ErrBudget]; a device that failed is
 // [nd.ErrDevice]; a decoder or a device that was closed is [nd.ErrClosed].
 //

@@ -2,10 +2,8 @@ package decode_test
 
 import (
 	"bytes"
-	"testing"
 
 	"github.com/headrace/headrace/cuda"
-	"github.com/headrace/headrace/cuda/cudatest"
 	"github.com/headrace/headrace/cuda/decode"
 	"github.com/headrace/headrace/cuda/kernels"
 )
@@ -74,17 +72,4 @@ func decodeOne(library string, encoded []byte, method uint8, size int) ([]byte, 
 		return nil, err
 	}
 	return bytes.Clone(host[:size]), nil
-}
-
-// What the example does is what it says.
-func TestExample(t *testing.T) {
-	fake := cudatest.New(t)
-	data := words(3000)
-	got := must(decodeOne(fake.Path, encode(t, data), kernels.Zstd, len(data)))(t)
-	if !bytes.Equal(got, data) {
-		t.Error("other bytes")
-	}
-	if live := fake.Live(); live != (cudatest.Live{}) {
-		t.Errorf("not given back: %+v", live)
-	}
 }

@@ -1,12 +1,15 @@
 package decode
 
 import (
+	"fmt"
+
 	"github.com/headrace/headrace/cuda/kernels"
 	"github.com/headrace/headrace/nd"
 )
 
 // methodNames are for messages.
 var methodNames = [...]string{
+	kernels.Host:      "the host's",
 	kernels.LZ4:       "lz4",
 	kernels.Blosc:     "blosc",
 	kernels.Unshuffle: "shuffle",
@@ -16,6 +19,14 @@ var methodNames = [...]string{
 	kernels.Zlib:      "zlib",
 	kernels.Gzip:      "gzip",
 	kernels.BloscZlib: "blosc with zlib",
+}
+
+// MethodName names a method, kernels.Zstd and so on, as errors do.
+func MethodName(method uint8) string {
+	if int(method) < len(methodNames) {
+		return methodNames[method]
+	}
+	return fmt.Sprintf("method %d", method)
 }
 
 // shuffled reports whether the chunk is decoded by way of a second buffer. Its Typesize is

@@ -53,6 +53,9 @@ func (a *Array) encoder(doc codecDoc) (encode, error) {
 	config := doc.config
 	if a.Format == 2 {
 		config = doc.v2()
+		if doc.name == "blosc" { // numcodecs has it from the array, and its metadata do not say it
+			config["typesize"] = a.DType.Size()
+		}
 	}
 	raw, err := json.Marshal(config)
 	if err != nil {

@@ -73,15 +73,15 @@ func cropShape(a *zarr.Array, asked []int64) ([]int64, error) {
 		return shape, nil
 	}
 	if len(asked) != rank {
-		return nil, nd.Errorf(nd.ErrShape, "crop %v has %d axes, the array %d: its shape is %v", asked, len(asked), rank, a.Shape)
+		return nil, nd.Errorf(nd.ErrConfig, "crop %v has %d axes, the array %d: its shape is %v", asked, len(asked), rank, a.Shape)
 	}
 	for i, n := range asked {
 		if n < 1 || n > a.Shape[i] {
-			return nil, nd.Errorf(nd.ErrShape, "crop %v does not fit the array's shape %v: axis %d is %d", asked, a.Shape, i, n)
+			return nil, nd.Errorf(nd.ErrConfig, "crop %v does not fit the array's shape %v: axis %d is %d", asked, a.Shape, i, n)
 		}
 	}
 	if n, ok := nd.Product(asked); !ok || n > 1<<40 {
-		return nil, nd.Errorf(nd.ErrShape, "crop %v is larger than any batch", asked)
+		return nil, nd.Errorf(nd.ErrConfig, "crop %v is larger than any batch", asked)
 	}
 	return slices.Clone(asked), nil
 }

@@ -32,21 +32,31 @@ type decoding struct {
 }
 
 // all decodes the chunks round and round for so long on some goroutines: GB/s decoded,
-// of all together.
-func (p *probe) all(ctx context.Context, d decoding, goroutines int, long time.Duration) (float64, error) {
-	counts := make([]int64, goroutines)
+// of all together, and which part of the time they ran.
+func (p *probe) all(ctx context.Context, d decoding, goroutines int, long time.Duration) (rate, share float64, err error) {
+	counts, times := make([]int64, goroutines), make([]turn, goroutines)
 	began := time.Now()
-	err := p.each(ctx, goroutines, goroutines, func(g int) error {
-		_, n, err := d.run(ctx, p.room(g, d.largest()), g*len(d.chunks)/goroutines, func(time.Duration) bool { return time.Since(began) < long })
-		counts[g] = n
+	err = p.each(ctx, goroutines, goroutines, func(g int) (err error) {
+		start := time.Now()
+		_, counts[g], err = d.run(ctx, p.room(g, d.largest()), g*len(d.chunks)/goroutines, func(ran time.Duration) bool {
+			times[g] = turn{ran, time.Since(start)}
+			return time.Since(began) < long
+		})
 		return err
 	})
-	total := int64(0)
-	for _, n := range counts {
+	total, sum := int64(0), turn{}
+	for g, n := range counts {
 		total += n
+		sum.ran, sum.took = sum.ran+times[g].ran, sum.took+times[g].took
 	}
-	return float64(total) / time.Since(began).Seconds() / 1e9, err
+	if sum.took > 0 {
+		share = min(1, sum.ran.Seconds()/sum.took.Seconds())
+	}
+	return float64(total) / time.Since(began).Seconds() / 1e9, share, err
 }
+
+// turn is how long a thread ran, and how long it wanted to.
+type turn struct{ ran, took time.Duration }
 
 // one is the rate of one core in GB/s decoded. Of each chunk the shortest time counts,
 // and of that what the thread ran: others that want the core do not show.
@@ -104,12 +114,17 @@ type Host struct {
 	GBPerSCore float64 `json:"gb_per_s_core"`
 	GBPerS     float64 `json:"gb_per_s"` // by Workers goroutines
 	Workers    int     `json:"workers"`  // as many as cores, less for huge chunks
+	// CPUShare is which part of the time those goroutines ran: less than 1 where others had the cores. 0
+	// where nothing was measured.
+	CPUShare float64 `json:"cpu_share"`
+	// Plain says that a codec found the chunks not to compress and kept plain bytes: nothing is decoded.
+	Plain bool `json:"plain"`
 	// GB/s of f32 elements converted from the array's type by one core, measured here.
 	ConvertGBPerSCore float64 `json:"convert_gb_per_s_core"`
 }
 
 // host measures the decoder: on one core with the others idle, and on all of them.
-func (p *probe) host(ctx context.Context, s *sample) (Host, error) {
+func (p *probe) host(ctx context.Context, s *sample, structure *Structure) (Host, error) {
 	h := Host{Cores: runtime.GOMAXPROCS(0), Library: codec.ZstdLibrary}
 	var err error
 	if h.ConvertGBPerSCore, err = p.convertRate(ctx); err != nil || len(s.chunks) == 0 {
@@ -122,13 +137,28 @@ func (p *probe) host(ctx context.Context, s *sample) (Host, error) {
 	if d.chain, err = p.recipe.chain(); err != nil || len(p.recipe.bytes)+len(p.recipe.rest) == 0 {
 		return h, err
 	}
+	if h.Plain = p.plain(structure); h.Plain {
+		return h, nil
+	}
 	p.say("decode on the host", 0, 0)
 	if h.GBPerSCore, err = p.one(ctx, d, p.options.Time); err != nil {
 		return h, err
 	}
 	h.Workers = min(h.Cores, max(1, maxDecoded/p.recipe.size))
-	h.GBPerS, err = p.all(ctx, d, h.Workers, p.options.Time)
+	h.GBPerS, h.CPUShare, err = p.all(ctx, d, h.Workers, p.options.Time)
+	if h.CPUShare < quietShare && p.options.Time >= readTime {
+		p.note("others used this machine: what decoded on %d cores ran %.0f %% of the time, so rates of all cores are too low; measure again when it is idle", h.Workers, h.CPUShare*100)
+	}
 	return h, err
+}
+
+// quietShare is what goroutines get of cores that nobody else wants, and some more.
+const quietShare = 0.9
+
+// plain reports whether nothing is decoded: all chunks hold plain bytes, and nothing else is to be
+// done with them.
+func (p *probe) plain(s *Structure) bool {
+	return len(p.recipe.rest) == 0 && !p.coding().gpu.Summed && s.Plain > 0 && s.Plain >= s.Decoded
 }
 
 // convertRate times the conversion of a run of elements to f32 on one core. Complex

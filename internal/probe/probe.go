@@ -190,9 +190,9 @@ func (p *probe) note(format string, args ...any) {
 	p.notes = append(p.notes, fmt.Sprintf(format, args...))
 }
 
-// at names a chunk in an error.
+// at names a chunk in an error; Run names the array.
 func (p *probe) at(err error, coord []int64) error {
-	return nd.At(err, nd.Place{Array: p.options.URI, Chunk: strings.Trim(strings.ReplaceAll(fmt.Sprint(coord), " ", "/"), "[]")})
+	return nd.At(err, nd.Place{Chunk: strings.Trim(strings.ReplaceAll(fmt.Sprint(coord), " ", "/"), "[]")})
 }
 
 // atExtent names a chunk, the file that it lies in and where.
@@ -262,7 +262,7 @@ func (p *probe) measure(ctx context.Context, r *Result, s *sample, crop []int64)
 	if r.Storage.AgainGBPerS, err = p.readAgain(ctx, s); err != nil {
 		return err
 	}
-	if r.Host, err = p.host(ctx, s); err != nil {
+	if r.Host, err = p.host(ctx, s, structure); err != nil {
 		return err
 	}
 	m := &machine{again: r.Storage.AgainGBPerS, convert: r.Host.ConvertGBPerSCore, cores: float64(r.Host.Cores), scale: float64(r.Host.Cores)}
@@ -303,8 +303,8 @@ func (p *probe) check(ctx context.Context, s *sample) (*trial, *Structure, error
 			return nil, nil, err
 		}
 		p.say("check chunks", int64(i), int64(len(s.chunks)))
-		_, err := whole.Decode(dst, data, scratch)
-		if err == nil { // of what is broken, nothing is counted
+		decoded, err := whole.Decode(dst, data, scratch) // dst, or a part of data where that is plain
+		if err == nil {                                  // of what is broken, nothing is counted
 			err = new(Structure).Add(coding.method, coding.body(data), int64(p.recipe.size))
 		}
 		if err != nil {
@@ -320,7 +320,7 @@ func (p *probe) check(ctx context.Context, s *sample) (*trial, *Structure, error
 		}
 		good, places = append(good, data), append(places, s.places[i])
 		if room > 0 {
-			if err := p.keep(t, onBytes, data, dst, scratch, elements, &room); err != nil {
+			if err := p.keep(t, onBytes, data, decoded, scratch, elements, &room); err != nil {
 				return nil, nil, p.atExtent(err, s.places[i])
 			}
 		}

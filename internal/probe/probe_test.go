@@ -316,7 +316,7 @@ func TestErrors(t *testing.T) {
 		{"absent", quick(uri + "/absent"), nd.ErrNotFound, "absent"},
 		{"group", quick(filepath.Dir(uri)), nd.ErrNotFound, "name an array in it, of x"},
 		{"level of an array", Options{URI: uri, Level: "1", Device: "cpu"}, nd.ErrNotFound, "no levels"},
-		{"crop", Options{URI: uri, Crop: []int64{1, 2}, Device: "cpu"}, nd.ErrShape, "2 axes"},
+		{"crop", Options{URI: uri, Crop: []int64{1, 2}, Device: "cpu"}, nd.ErrConfig, "2 axes"},
 		{"codec", Options{URI: uri, Codecs: []string{"brotli"}, Device: "cpu"}, nd.ErrConfig, "brotli"},
 		{"device", Options{URI: uri, Device: "gpu"}, nd.ErrConfig, "cuda:N"},
 		{"no driver", Options{URI: uri, Device: "cuda:0", Driver: "/absent/libcuda.so"}, nd.ErrDevice, "absent"},

@@ -48,8 +48,10 @@ gpu.waves[].gb_per_s
 gpu.waves[].ms
 host.convert_gb_per_s_core
 host.cores
+host.cpu_share
 host.gb_per_s
 host.gb_per_s_core
+host.plain
 host.workers
 host.zstd_library
 method
