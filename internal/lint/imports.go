@@ -43,7 +43,7 @@ var folders = map[string]row{
 	"coord/sim":   {ours: []string{"nd", "coord", "coord/group"}, why: "one thread, one seed"},
 	"coord/agent": {ours: []string{"nd", "rank", "sampler", "coord", "coord/group", "agentapi", "metrics", "internal/sealed"}, others: []string{"github.com/hashicorp/memberlist", "go.etcd.io/raft/v3", "github.com/prometheus"}, why: "the shell around the decision loop"},
 	"metrics":     {others: []string{"github.com/prometheus"}, why: "metrics serves numbers that are given to it"},
-	"launcher":    {ours: []string{"nd", "rank", "agentapi", "metrics", "coord", "coord/agent", "launcher/nvml", "launcher/rendezvous", "launcher/topology"}, others: []string{"golang.org/x/sys", "github.com/prometheus"}, why: "the launcher starts ranks and loads no data"},
+	"launcher":    {ours: []string{"nd", "rank", "agentapi", "metrics", "coord", "coord/agent", "internal/sealed", "launcher/nvml", "launcher/rendezvous", "launcher/topology"}, others: []string{"golang.org/x/sys", "github.com/prometheus"}, why: "the launcher starts ranks and loads no data"},
 
 	"companion/session": {ours: []string{"nd", "rank", "sampler", "zarr", "cuda", "pipeline", "loader", "agentapi"}, why: "what a client asks for is the same in its process and over a socket"},
 
