@@ -60,12 +60,16 @@
 // client attaches, and gets states whenever something changes that concerns it, each of
 // which replaces the one before:
 //
-//	{"type":"attach","attach":{"plan":HASH,"mode":"lockstep","n":N,"steps":S,…}}
-//	{"type":"state","state":{"view":V,"rank":R,"world":W,"cut":C,"horizon":H,…},"decided":[…]}
-//	{"type":"progress","progress":{"done":D,"used":U}}            lockstep, at most ten a second
-//	{"type":"redo","redo":{"view":V,"step":S}}                    lockstep
-//	{"type":"commit","parts":[{"epoch":E,"span":{"start":A,"stop":B},"digest":HEX}]}   async
-//	{"type":"detach"}
+//	{"type":"attach","seat":1,"attach":{"plan":HASH,"mode":"lockstep","n":N,"steps":S,…}}
+//	{"type":"state","seat":1,"state":{"view":V,"rank":R,"world":W,"cut":C,"horizon":H,"redo":K,…},"decided":[…]}
+//	{"type":"progress","seat":1,"progress":{"view":V,"redo":K,"done":D,"used":U}}   lockstep, at most ten a second
+//	{"type":"redo","seat":1,"redo":{"view":V,"redo":K,"step":S}}                    lockstep
+//	{"type":"commit","seat":1,"parts":[{"epoch":E,"span":{"start":A,"stop":B},"digest":HEX}]}   async
+//	{"type":"detach","seat":1}
+//
+// seat numbers the attaches of a connection, from 1 and without a gap: each message names the
+// attach that it belongs to, and what is said of one that has ended is skipped. view and redo
+// are those of the state that the rank goes by.
 //
 // What they mean is in package coord.
 //

@@ -8,7 +8,7 @@ import (
 
 // Coordinator takes the ranks of this node into a job whose ranks come and go. Its
 // methods are called by the goroutine that reads a rank's connection, one call at a time
-// for each seat, and must not wait.
+// for each seat. They may wait for a moment, in which nothing more is read of that rank.
 type Coordinator interface {
 	// Attach takes a rank. What it is told comes by the seat, until Detach.
 	Attach(s *Seat, a Attach) error

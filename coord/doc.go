@@ -56,7 +56,7 @@
 //	I5  no position is effective twice
 //	I6  global batches depend on fingerprint, N, seed, epoch, G and blocks alone
 //	I7  nothing is delivered beyond the horizon, or before the view is installed
-//	I8  view and epoch only grow at a member
+//	I8  views and redos only grow at a member; its epoch does between two redos
 //	I9  a process that starts again is a new member
 //	I10 with a live majority and links that work in the end, a change is installed in time
 //	I11 without it nothing new is delivered

@@ -1,7 +1,9 @@
 package launcher
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -226,14 +228,39 @@ func (k *keeper) look(now time.Duration, s *agent.Sight) {
 	}
 }
 
+// halter is a node that stops the job, and its note.
+type halter struct {
+	node coord.ID
+	note
+}
+
+// compare puts the earliest failure first, and signals behind all failures; where that says
+// nothing the nodes have an order, so that all of them name the same cause.
+func (a halter) compare(b halter) int {
+	switch {
+	case a.Cause != nil && b.Cause == nil:
+		return -1
+	case a.Cause == nil && b.Cause != nil:
+		return 1
+	case a.Cause != nil && !a.Cause.Time.Equal(b.Cause.Time):
+		return a.Cause.Time.Compare(b.Cause.Time)
+	}
+	return bytes.Compare(a.node[:], b.node[:])
+}
+
 // hearNotes acts on what other launchers have told all.
 func (k *keeper) hearNotes(s *agent.Sight) {
-	for _, p := range s.Peers {
+	var stops []halter
+	for id, p := range s.Peers { // in any order: only all of them together mean something
 		n := parseNote(p.Note)
 		k.ended = k.ended || n.Condition == finished
-		if n.Condition == halting && !k.decided {
-			k.decide(rendezvous.Event{Kind: rendezvous.Stop, Signal: n.Signal, Cause: n.Cause, Reason: n.Reason}, 0)
+		if n.Condition == halting {
+			stops = append(stops, halter{id, n})
 		}
+	}
+	if len(stops) > 0 {
+		n := slices.MinFunc(stops, halter.compare)
+		k.decide(rendezvous.Event{Kind: rendezvous.Stop, Signal: n.Signal, Cause: n.Cause, Reason: n.Reason}, 0)
 	}
 }
 
@@ -303,16 +330,13 @@ func (k *keeper) count(s *agent.Sight) {
 // there before this one; and finds the first failure that was not made good, of nodes that
 // have none.
 func (k *keeper) tally(s *agent.Sight) (n, before int, first *rendezvous.Failure) {
-	if k.own == spent {
-		first = k.first
-	}
 	for i := range s.State.View.Members {
 		m := &s.State.View.Members[i]
 		p := s.Peers[m.ID]
 		c := parseNote(p.Note)
 		if m.ID == s.ID {
 			before = n
-			c = note{Condition: k.own}
+			c = note{Condition: k.own, Cause: k.first}
 		}
 		if len(m.Ranks) > 0 || c.Condition == working && !p.Lost && !p.Left {
 			n++

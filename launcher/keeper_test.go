@@ -248,6 +248,39 @@ func TestKeeperCountsNodes(t *testing.T) {
 	o.decidedAs(rendezvous.Stop, 0, "1 node left of at least 2")
 }
 
+// Several nodes may stop the job at once. All others name the same cause, and end with the
+// same code: the earliest failure, else the signal of the first node in the order of their
+// names. The notes are in a map, so one try would prove nothing.
+func TestKeeperNamesOneCause(t *testing.T) {
+	const (
+		early = `{"s":"stop","c":{"pid":4,"time":"1970-01-01T00:00:04Z"}}`
+		late  = `{"s":"stop","c":{"pid":5,"time":"1970-01-01T00:00:05Z"}}`
+		equal = `{"s":"stop","c":{"pid":6,"time":"1970-01-01T00:00:04Z"}}`
+	)
+	for _, c := range []struct {
+		notes       []string // of nodes 2 and on
+		pid, signal int
+	}{
+		{[]string{`{"s":"stop","n":2}`, `{"s":"stop","n":3}`}, 0, 2},
+		{[]string{`{"s":"stop","n":3}`, `{"s":"stop","n":2}`}, 0, 3},
+		{[]string{late, early}, 4, 0},
+		{[]string{equal, early, late}, 6, 0},
+		{[]string{`{"s":"stop","n":2}`, late}, 5, 0},
+	} {
+		for range 64 {
+			o := newOutlook(t, 4, nil)
+			for i, text := range c.notes {
+				o.peer(i+2, agent.Peer{}, text)
+			}
+			o.pass(0)
+			o.decidedAs(rendezvous.Stop, 0, "")
+			if f := o.event.Cause; o.event.Signal != c.signal || (f != nil) != (c.pid != 0) || f != nil && f.PID != c.pid {
+				t.Fatalf("%q: signal %d, cause %+v; want signal %d, pid %d", c.notes, o.event.Signal, f, c.signal, c.pid)
+			}
+		}
+	}
+}
+
 // A job that cannot begin any more ends: a worker or a node that it waits for is lost.
 func TestKeeperBeforeTheBegin(t *testing.T) {
 	o := newOutlook(t, 2, nil)

@@ -1,11 +1,9 @@
 package launcher
 
 import (
-	"bytes"
 	"crypto/rand"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/coord/agent"
 	"github.com/headrace/headrace/launcher/rendezvous"
+	"github.com/headrace/headrace/internal/sealed"
 	"github.com/headrace/headrace/nd"
 )
 
@@ -59,11 +58,7 @@ func loopback(host string) bool {
 // liveKey is the agents' key. A job of one node, which nobody joins, needs none but its own.
 func (s *Spec) liveKey() ([]byte, error) {
 	if s.KeyFile != "" {
-		key, err := os.ReadFile(s.KeyFile)
-		if err != nil {
-			return nil, nd.Errorf(nd.ErrIO, "HEADRACE_KEY_FILE: %w", err)
-		}
-		return bytes.TrimRight(key, "\r\n"), nil
+		return sealed.ReadKey("HEADRACE_KEY_FILE", s.KeyFile)
 	}
 	if !s.alone() || len(s.LiveContacts) > 0 {
 		return nil, nil

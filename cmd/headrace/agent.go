@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -129,27 +128,21 @@ func (m *metricsFlags) observing(cmd *cobra.Command) (o agent.Observing, err err
 	if m.keyFile == "" {
 		return o, nil
 	}
-	key, err := readKey(m.keyFile)
-	if err == nil && len(key) < sealed.MinKey {
-		err = usagef("agent: --metrics-key-file: the key has %d bytes, at least %d are wanted", len(key), sealed.MinKey)
-	}
+	key, err := sealed.ReadKey("--metrics-key-file", m.keyFile)
 	o.Key = string(key)
 	return o, err
 }
 
 // readKey reads the job's key; without a file there is none.
 func readKey(file string) ([]byte, error) {
+	name := "--key-file"
 	if file == "" {
-		file = rank.KeyFile(os.LookupEnv)
+		name, file = "HEADRACE_KEY_FILE", rank.KeyFile(os.LookupEnv)
 	}
 	if file == "" {
 		return nil, nil
 	}
-	key, err := os.ReadFile(file)
-	if err != nil {
-		return nil, nd.Errorf(nd.ErrIO, "key: %w", err)
-	}
-	return bytes.TrimRight(key, "\r\n"), nil
+	return sealed.ReadKey(name, file)
 }
 
 // agentEvents prints what happens, a line each.

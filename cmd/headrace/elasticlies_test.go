@@ -57,7 +57,10 @@ func TestElasticRankIsOutSoon(t *testing.T) {
 				}
 			}
 			t.Logf("views without the rank after %v", took)
-			if soon <= kills/2 { // a machine that is busy with other tests may be late
+			if missed := len(took) - soon; missed > 0 {
+				t.Logf("%d of %d kills took longer than %v: a machine that is busy with other tests may be late", missed, len(took), within)
+			}
+			if soon <= kills/2 {
 				t.Errorf("views without a killed rank come after %v, wanted within %v: %v", took, within, r.failed)
 			}
 		})

@@ -183,7 +183,7 @@ func (o *loaderObject) answer(ctx context.Context, method string, argument []byt
 	case "stats":
 		out := loaderStats{stats: statsOf(o.where, o.l.Stats(), o.held()), Waiting: o.seat.waiting()}
 		if here, ok := o.l.Locality(); ok {
-			out.Locality = new(here.Share())
+			out.LaneLocality = new(here.Share())
 		}
 		return out, nil
 	case "epoch":

@@ -42,8 +42,8 @@ type stats struct {
 // loaderStats are those of a loader.
 type loaderStats struct {
 	stats
-	Locality *float64 `json:"locality"` // share of an async rank's samples whose storage block it had read before; null: not known
-	Waiting  string   `json:"waiting"`  // why nothing new is decided in its job; empty: it is
+	LaneLocality *float64 `json:"lane_locality"` // share of an async rank's samples whose storage block it had read before; null: not known
+	Waiting      string   `json:"waiting"`       // why nothing new is decided in its job; empty: it is
 }
 
 func statsOf(where placed, s pipeline.Stats, held *atomic.Int64) stats {

@@ -121,5 +121,5 @@ func (c *Config) asking() time.Duration {
 // mostAsked bounds that for long lists of contacts.
 const mostAsked = 8
 
-// ErrEnded is that of an agent that was closed.
+// errEnded is that of an agent that was closed.
 var errEnded = errors.New("the agent has ended")

@@ -7,7 +7,8 @@
 //	                                             clock ─┘
 //
 // All that happens is queued for one goroutine, which owns the Node: callbacks of
-// memberlist and readers of sockets only put into the queue. Gossip says who may be dead;
+// memberlist and readers of sockets only put into the queue, and it waits for none of them, but
+// for short locks (the seats' server's, gossip's). Gossip says who may be dead;
 // the end of a rank's connection says that the rank is, at once. What is decided comes
 // from the group alone.
 //

@@ -23,7 +23,7 @@ type crowd struct {
 
 	mu     sync.Mutex
 	place  map[coord.ID]int
-	holds  [][]group.Liveness // by observer and subject; Suspect: never heard of
+	holds  [][]group.Liveness // by observer and subject
 	events []opinion
 	heard  []time.Time // of a stamp, by observer
 }
@@ -35,6 +35,9 @@ type opinion struct {
 	state             group.Liveness
 }
 
+// unheard is what is held of whom nobody has told of.
+const unheard group.Liveness = 255
+
 // gather starts members that join the first one. They come within a second, as a
 // job's nodes do.
 func gather(t *testing.T, n int, profile string, net *memnet) *crowd {
@@ -45,7 +48,7 @@ func gather(t *testing.T, n int, profile string, net *memnet) *crowd {
 		c.holds[i] = make([]group.Liveness, n)
 		for k := range n {
 			if k != i {
-				c.holds[i][k] = group.Suspect
+				c.holds[i][k] = unheard
 			}
 		}
 	}

@@ -10,7 +10,8 @@ import (
 // callbacks of memberlist run under its lock. Messages are bounded, in number and bytes:
 // beyond that the newest is dropped, as a network would, for all of them are said again.
 // Gossip says a thing once, so of that the newest about each agent is kept; memberlist bounds
-// how many there are. Of this node's ranks each has one call at a time.
+// how many there are. Of this node's ranks each has one call at a
+// time; Tell and Ended put theirs without waiting, as often as the launcher calls them.
 type queue struct {
 	wake     chan struct{} // holds one
 	mu       sync.Mutex

@@ -19,8 +19,8 @@ const (
 	// staleStats is how old a loader's stats may be: it sends them once a second while it
 	// lives.
 	staleStats = 15 * time.Second
-	// snapshotWait is how long the agent's goroutine may take to answer: it never waits
-	// for anything itself.
+	// snapshotWait is how long the agent's goroutine may take to answer: by itself it waits
+	// for short locks alone.
 	snapshotWait = 2 * time.Second
 )
 

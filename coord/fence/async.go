@@ -13,7 +13,7 @@ import (
 )
 
 // Take gives at most n positions that follow each other, of an async rank's lane. It waits for work, and
-// for room where too much is not committed. Closed is the end of the job.
+// for room where too much is not committed. ErrOver is the end of the job.
 func (f *Fence) Take(ctx context.Context, n int64) (epoch int64, positions nd.Span, err error) {
 	for {
 		f.mu.Lock()

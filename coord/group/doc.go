@@ -19,6 +19,11 @@
 // voters first. A leader that hears of no majority names itself to nobody, decides nothing and asks
 // others for newer views, as every agent does that hears of no leader; Node.Waiting says so.
 //
+// Gossip has no suspicions here, for memberlist tells its delegates of none. Leases do not need
+// them: none is extended before every member with ranks has reported, nor beyond two leases
+// from where the last of them is. So one that falls silent ends the lease by its silence,
+// well before gossip says that it is dead; its eviction waits for that, and for the grace.
+//
 // # What is said
 //
 //	who                        to whom          when

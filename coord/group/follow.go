@@ -29,7 +29,7 @@ func (n *Node) follow() {
 	if n.informed() {
 		return
 	}
-	late := n.now-n.following.heard >= deafAfter*n.cfg.Beat || n.gossip[n.following.voter].State >= Suspect
+	late := n.now-n.following.heard >= deafAfter*n.cfg.Beat || n.gossip[n.following.voter].State == Dead
 	behind := n.seen.View > n.known.Known.View && n.now-n.following.asked >= 2*n.cfg.Beat
 	every := followEvery * n.cfg.Beat
 	if n.view == nil {

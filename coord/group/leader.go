@@ -290,7 +290,7 @@ func (l *leader) extend(n *Node, m *coord.Machine) {
 			continue
 		}
 		r := l.reports[v.Members[i].ID]
-		if r == nil || r.View != v.Number || r.Redos != m.Redos() || !hasAll(r.Ranks, v.Members[i].Ranks) || n.gossip[v.Members[i].ID].State >= Suspect {
+		if r == nil || r.View != v.Number || r.Redos != m.Redos() || !hasAll(r.Ranks, v.Members[i].Ranks) || n.gossip[v.Members[i].ID].State == Dead {
 			return
 		}
 		if done < 0 || r.Done < done {

@@ -11,13 +11,13 @@ import (
 	"github.com/headrace/headrace/coord"
 )
 
-// Liveness is what gossip holds of an agent.
+// Liveness is what gossip holds of an agent. It tells of no suspicions, and none is needed
+// for a lease to end: see the package's documentation.
 type Liveness uint8
 
-// From well to gone.
+// What gossip may hold.
 const (
 	Alive Liveness = iota
-	Suspect
 	Dead
 )
 

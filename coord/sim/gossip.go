@@ -159,7 +159,7 @@ func (g *gossip) tell(o, s *process, op *opinion, state group.Liveness) {
 	op.state = state
 	g.w.note('g', o.place, s.place, []byte{byte(state)})
 	if g.w.trace != nil {
-		g.w.say(o.place, "gossip: %v on %d is %v", short(s.id), s.place, [...]string{"alive", "suspect", "dead"}[state])
+		g.w.say(o.place, "gossip: %v on %d is %v", short(s.id), s.place, [...]string{"alive", "dead"}[state])
 	}
 	o.node.Observe(o.local(), s.id, state)
 	o.flush()

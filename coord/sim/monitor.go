@@ -49,7 +49,7 @@ func (w *World) bounded(p *process) {
 	w.result.Entries = max(w.result.Entries, h.Entries)
 }
 
-// installed notes who must leave all views.
+// installed notes the newest view, for the result and the picture.
 func (w *World) installed(e *coord.Installed) {
 	w.result.LastView = e.View.Number
 	w.picture.installed(w.now, len(e.View.Members))

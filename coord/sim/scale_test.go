@@ -61,7 +61,7 @@ func TestManyNodes(t *testing.T) {
 		if len(r.Recovery) != 1 || r.Recovery[0] > c.within || r.Change[0] > most {
 			t.Errorf("%v, %v, %s lost: views after %v, wanted within %v; %v messages, wanted at most %d", c.mode, c.profile, c.who, r.Recovery, c.within, r.Change, most)
 		}
-		t.Logf("%v, %v, %s lost: %v, %d messages of at most %d; %d messages in %v, run in %v", c.mode, c.profile, c.who, r.Recovery, r.Change, most, r.Messages, r.Time, time.Since(begin))
+		t.Logf("%v, %v, %s lost: %v, %d messages of at most %d; %d messages in %v, %d of them steady, run in %v", c.mode, c.profile, c.who, r.Recovery, r.Change, most, r.Messages, r.Time, r.Messages-r.Caused, time.Since(begin))
 	}
 }
 

@@ -72,7 +72,7 @@ func (w *World) over() bool {
 	return w.log.machine.Over() && !slices.ContainsFunc(w.live(), func(p *process) bool { return !p.node.State().Over })
 }
 
-// minority reports whether a majority of the voters is gone for good: nothing is decided any
+// majorityLost reports whether a majority of the voters is gone for good: nothing is decided any
 // more.
 func (w *World) majorityLost() bool {
 	var newest *process

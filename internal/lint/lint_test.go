@@ -126,6 +126,7 @@ var badSources = []fires{
 	{"pure", "sampler/a.go", `package sampler; func f() { go f() }`, "may not start a goroutine"},
 	{"pure", "sampler/a.go", `package sampler; import "sync"; func f() { var w sync.WaitGroup; w.Go(f) }`, "may not start a goroutine"},
 	{"pure", "coord/group/a.go", `package group; import "time"; var _ = time.Now`, "may not look at a clock"},
+	{"pure", "launcher/keeper.go", `package launcher; import "time"; var _ = time.Now`, "may not look at a clock"},
 	{"pure", "zarr/a.go", `package zarr; import "time"; var _ time.Duration`, "may not import time"},
 	{"inits", "store/a.go", `package store; func init() {}`, "init runs in every program"},
 	{"calls", "store/a.go", `package store; import "os"; var _ = os.Getenv("HOME")`, "the environment is read in rank"},
@@ -169,6 +170,8 @@ var goodSources = []fires{
 	{rule: "globals", path: "store/a.go", source: `package store; var n int; func f() { n := 1; n++; _ = n }`},
 	{rule: "globals", path: "store/a.go", source: `package store; import "sync"; var table = sync.OnceValue(func() int { return 1 })`},
 	{rule: "globals", path: "store/a.go", source: `package store; import "errors"; var ErrX = errors.New("x")`},
+	{rule: "pure", path: "launcher/keeper.go", source: `package launcher; import "time"; var _ time.Duration`},
+	{rule: "pure", path: "launcher/live.go", source: `package launcher; import "time"; var _ = time.Now`},
 	{rule: "docs", path: "store/a.go", source: "package store\n\n// Do does.\nfunc Do() {}\n\ntype t int\n\nfunc (t) Do() {}"},
 	{rule: "names", path: "store/a_test.go", source: `package store; import "testing"; func f(t *testing.T) { t.Helper() }`},
 }
