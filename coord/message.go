@@ -153,7 +153,7 @@ func (s *Views) ParseMessage(data []byte) (*Message, error) {
 		return nil, nd.Errorf(nd.ErrCorrupt, "agent's message of kind %d", data[1])
 	}
 	r := reader{data: data[2:], views: s}
-	m.From = Source{r.id(), r.text(maxText)}
+	m.From = Source{r.id(), r.text(MaxText)}
 	m.To = r.id()
 	m.Stamp = r.stamp()
 	m.Body.read(&r)

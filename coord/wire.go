@@ -224,9 +224,9 @@ func (r *reader) ids(most int) (list []ID) {
 
 func (r *reader) member(m *Member) {
 	m.ID = r.id()
-	m.Name = r.text(maxText)
-	m.Rack = r.text(maxText)
-	m.Address = r.text(maxText)
+	m.Name = r.text(MaxText)
+	m.Rack = r.text(MaxText)
+	m.Address = r.text(MaxText)
 	m.Ranks = r.ranks()
 }
 
@@ -251,8 +251,8 @@ func (r *reader) members() (list []Member) {
 func (r *reader) admission(a *Admission) {
 	r.member(&a.Member)
 	a.Version = r.count(1 << 30)
-	a.Job = r.text(maxText)
-	a.Plan = r.text(maxText)
+	a.Job = r.text(MaxText)
+	a.Plan = r.text(MaxText)
 }
 
 func (r *reader) view(v *View) {
@@ -263,8 +263,8 @@ func (r *reader) view(v *View) {
 }
 
 func (r *reader) job(j *Job) {
-	j.Name = r.text(maxText)
-	j.Plan = r.text(maxText)
+	j.Name = r.text(MaxText)
+	j.Plan = r.text(MaxText)
 	j.Mode = Mode(r.count(math.MaxUint8))
 	j.N, j.Steps, j.Epochs = r.position(), r.position(), r.position()
 	j.Voters, j.Expect = r.count(math.MaxInt32), r.count(math.MaxInt32)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headrace/headrace/coord"
 	"github.com/headrace/headrace/coord/group"
 	"github.com/headrace/headrace/internal/sealed"
 	"github.com/headrace/headrace/nd"
@@ -86,7 +87,9 @@ func (c Config) Validate() error {
 		}
 	}
 	check(c.Job != "", "Job is empty: agents of one job have one name")
-	check(len(c.Job) <= 255, "Job has %d bytes, at most 255 are taken", len(c.Job))
+	for _, f := range []struct{ name, text string }{{"Job", c.Job}, {"Name", c.Name}, {"Rack", c.Rack}, {"Advertise", c.Advertise}} {
+		check(len(f.text) <= coord.MaxText, "%s has %d bytes, at most %d are taken", f.name, len(f.text), coord.MaxText)
+	}
 	check(c.Profile == "default" || c.Profile == "fast", "Profile is %q: default or fast", c.Profile)
 	check(len(c.Key) == 0 || len(c.Key) >= sealed.MinKey, "Key has %d bytes, at least %d are wanted", len(c.Key), sealed.MinKey)
 	check(c.Form || c.Await || len(c.Contacts) > 0, "neither Form nor Contacts: there is no way into a job")
@@ -121,5 +124,5 @@ func (c *Config) asking() time.Duration {
 // mostAsked bounds that for long lists of contacts.
 const mostAsked = 8
 
-// ErrEnded is that of an agent that was closed.
+// errEnded is that of an agent that was closed.
 var errEnded = errors.New("the agent has ended")
