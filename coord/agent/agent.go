@@ -59,7 +59,7 @@ type Agent struct {
 		closed  bool
 		refused error
 	}
-	failed chan struct{} // closed when the agent has given up
+	failed chan struct{} // closed when the agent has given up, or was refused
 }
 
 // incarnation is the agent as a member: another one each time it begins again.
@@ -250,8 +250,11 @@ func (a *Agent) act() {
 	}
 }
 
-// fail tells the ranks that there is no part for them.
+// fail tells the ranks that there is no part for them, and ends Serve.
 func (a *Agent) fail(why error) {
+	if a.refused == nil {
+		close(a.failed)
+	}
 	a.refused = why
 	a.mu.Lock()
 	a.mu.refused = why
@@ -286,7 +289,6 @@ func (a *Agent) watchMajority() {
 		err := nd.Errorf(nd.ErrIO, "the job is given up on this node: for %v %s", a.config.Alone, why)
 		a.event("gives up", err.Error())
 		a.fail(err)
-		close(a.failed)
 	}
 }
 
