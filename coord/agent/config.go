@@ -35,9 +35,10 @@ type Config struct {
 	Witness bool
 	// Key is what all agents of the job know. Without one it listens on loopback alone.
 	Key []byte
-	// Alone is how long this agent hears of no majority of the voters before it gives up:
-	// its ranks hear the reason and end, and so does Serve. Default 5 minutes, which outlast
-	// a switch that starts again; a negative one waits for ever.
+	// Alone is how long this agent hears of no majority of the voters, or before there is a
+	// view of nobody of the job, until it gives up: its ranks hear the reason and end, and so
+	// does Serve. Default 5 minutes, which outlast a switch that starts again; a negative one
+	// waits for ever.
 	Alone time.Duration
 	// Profile is default or fast. Default "default".
 	Profile string
