@@ -228,7 +228,7 @@ func (b *Brief) write(w *writer) {
 	}
 	w.flag(b.Hint)
 	w.id(b.Leader)
-	w.text(b.Refused)
+	w.reason(b.Refused)
 	for _, n := range []int64{b.Cut, b.Horizon, b.Step} {
 		w.position(n)
 	}
@@ -299,7 +299,7 @@ func (b *Report) read(r *reader) {
 
 func (b *Gone) write(w *writer) {
 	w.id(b.ID)
-	w.text(b.Reason)
+	w.reason(b.Reason)
 	w.count(b.Hops)
 }
 

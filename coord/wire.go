@@ -20,6 +20,10 @@ func (w *writer) text(s string) {
 	w.bytes = append(w.bytes, s...)
 }
 
+// reason writes a text for people, which may quote what others have said: one that is too long
+// is cut, for half of it is better than a message that nobody can read.
+func (w *writer) reason(s string) { w.text(s[:min(len(s), maxReason)]) }
+
 // data is the last field: its length is what is left.
 func (w *writer) data(b []byte) { w.bytes = append(w.bytes, b...) }
 

@@ -34,7 +34,7 @@ func TestUnreadableEntries(t *testing.T) {
 			leader = n
 		}
 	}
-	long := &coord.Change{Reason: strings.Repeat("x", 5000)}
+	long := &coord.Change{Admit: []coord.Admission{{Member: coord.Member{Rack: strings.Repeat("x", 300)}}}}
 	if leader.propose(long) {
 		t.Error("an entry beyond the bounds was proposed")
 	}
