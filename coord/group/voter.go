@@ -128,7 +128,7 @@ func (n *Node) receiveRaft(from coord.Source, data []byte) {
 // proposable reports whether another voter may put these entries into the log: such that all
 // replicas can read. Changes of voters are the leader's own.
 func proposable(list []*raftpb.Entry) bool {
-	return !slices.ContainsFunc(list, func(e *raftpb.Entry) bool {
+	return len(list) > 0 && !slices.ContainsFunc(list, func(e *raftpb.Entry) bool {
 		_, err := coord.ParseEntry(e.GetData())
 		return err != nil || e.GetType() != raftpb.EntryType_EntryNormal
 	})
