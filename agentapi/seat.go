@@ -1,6 +1,7 @@
 package agentapi
 
 import (
+	"math"
 	"sync"
 
 	"github.com/headrace/headrace/nd"
@@ -239,6 +240,9 @@ func (a *Attach) Validate() error {
 		if n.value < 0 {
 			return nd.Errorf(nd.ErrConfig, "attach: %s is %d, must be at least 0", n.name, n.value)
 		}
+	}
+	if a.Steps > 0 && a.Epoch > (math.MaxInt64-a.Step)/a.Steps {
+		return nd.Errorf(nd.ErrConfig, "attach: step %d of epoch %d, of %d steps each, is beyond 2^63 steps", a.Step, a.Epoch, a.Steps)
 	}
 	return nil
 }

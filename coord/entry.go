@@ -186,7 +186,7 @@ func (e *Change) write(w *writer) {
 		w.id(e.Ranks[i].ID)
 		w.ranks(e.Ranks[i].Ranks)
 	}
-	w.text(e.Reason)
+	w.reason(e.Reason)
 }
 
 func (e *Change) read(r *reader) {

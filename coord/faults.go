@@ -19,5 +19,6 @@ const (
 	CommitTwice             // a commit that was proposed twice counts twice
 	AnyLane                 // positions of another lane are committed
 	ClosesEarly             // an epoch closes before all is done
+	// Faults is how many there are, with NoFault.
 	Faults
 )

@@ -64,8 +64,8 @@ const (
 	// DefaultLease is half a minute of steps of 60 ms before a job without a majority
 	// stops.
 	DefaultLease = 256
-	// maxText bounds names and addresses in an entry.
-	maxText = 255
+	// MaxText bounds names and addresses in an entry, in bytes.
+	MaxText = 255
 )
 
 // Validate reports everything that is wrong with the job.
@@ -76,8 +76,8 @@ func (j Job) Validate() error {
 			wrong = append(wrong, fmt.Sprintf(format, args...))
 		}
 	}
-	check(len(j.Name) <= maxText, "Name has %d bytes, at most %d are taken", len(j.Name), maxText)
-	check(len(j.Plan) <= maxText, "Plan has %d bytes, at most %d are taken", len(j.Plan), maxText)
+	check(len(j.Name) <= MaxText, "Name has %d bytes, at most %d are taken", len(j.Name), MaxText)
+	check(len(j.Plan) <= MaxText, "Plan has %d bytes, at most %d are taken", len(j.Plan), MaxText)
 	check(j.N >= 0, "N is %d, must be at least 0", j.N)
 	check(j.Epochs >= 0 && j.Epochs <= math.MaxInt32, "Epochs is %d, must be in 0 to 2^31-1", j.Epochs)
 	check(j.Voters >= 1 && j.Voters%2 == 1 && j.Voters <= maxVoters, "Voters is %d, must be odd and at most %d", j.Voters, maxVoters)

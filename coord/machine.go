@@ -95,7 +95,11 @@ const (
 )
 
 func (v Verdict) String() string {
-	return [...]string{"effective", "void: old view", "void: not in the lane"}[v]
+	names := [...]string{"effective", "void: old view", "void: not in the lane"}
+	if int(v) >= len(names) {
+		return fmt.Sprintf("verdict %d", uint8(v))
+	}
+	return names[v]
 }
 
 // Apply applies the entry at a place of the log, which must be behind those applied

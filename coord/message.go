@@ -153,7 +153,7 @@ func (s *Views) ParseMessage(data []byte) (*Message, error) {
 		return nil, nd.Errorf(nd.ErrCorrupt, "agent's message of kind %d", data[1])
 	}
 	r := reader{data: data[2:], views: s}
-	m.From = Source{r.id(), r.text(maxText)}
+	m.From = Source{r.id(), r.text(MaxText)}
 	m.To = r.id()
 	m.Stamp = r.stamp()
 	m.Body.read(&r)
@@ -228,7 +228,7 @@ func (b *Brief) write(w *writer) {
 	}
 	w.flag(b.Hint)
 	w.id(b.Leader)
-	w.text(b.Refused)
+	w.reason(b.Refused)
 	for _, n := range []int64{b.Cut, b.Horizon, b.Step} {
 		w.position(n)
 	}
@@ -299,7 +299,7 @@ func (b *Report) read(r *reader) {
 
 func (b *Gone) write(w *writer) {
 	w.id(b.ID)
-	w.text(b.Reason)
+	w.reason(b.Reason)
 	w.count(b.Hops)
 }
 

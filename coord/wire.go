@@ -20,6 +20,10 @@ func (w *writer) text(s string) {
 	w.bytes = append(w.bytes, s...)
 }
 
+// reason writes a text for people, which may quote what others have said: one that is too long
+// is cut, for half of it is better than a message that nobody can read.
+func (w *writer) reason(s string) { w.text(s[:min(len(s), maxReason)]) }
+
 // data is the last field: its length is what is left.
 func (w *writer) data(b []byte) { w.bytes = append(w.bytes, b...) }
 
@@ -224,9 +228,9 @@ func (r *reader) ids(most int) (list []ID) {
 
 func (r *reader) member(m *Member) {
 	m.ID = r.id()
-	m.Name = r.text(maxText)
-	m.Rack = r.text(maxText)
-	m.Address = r.text(maxText)
+	m.Name = r.text(MaxText)
+	m.Rack = r.text(MaxText)
+	m.Address = r.text(MaxText)
 	m.Ranks = r.ranks()
 }
 
@@ -251,8 +255,8 @@ func (r *reader) members() (list []Member) {
 func (r *reader) admission(a *Admission) {
 	r.member(&a.Member)
 	a.Version = r.count(1 << 30)
-	a.Job = r.text(maxText)
-	a.Plan = r.text(maxText)
+	a.Job = r.text(MaxText)
+	a.Plan = r.text(MaxText)
 }
 
 func (r *reader) view(v *View) {
@@ -263,8 +267,8 @@ func (r *reader) view(v *View) {
 }
 
 func (r *reader) job(j *Job) {
-	j.Name = r.text(maxText)
-	j.Plan = r.text(maxText)
+	j.Name = r.text(MaxText)
+	j.Plan = r.text(MaxText)
 	j.Mode = Mode(r.count(math.MaxUint8))
 	j.N, j.Steps, j.Epochs = r.position(), r.position(), r.position()
 	j.Voters, j.Expect = r.count(math.MaxInt32), r.count(math.MaxInt32)

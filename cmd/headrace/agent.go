@@ -95,7 +95,7 @@ key of its own (--metrics-key-file), for it goes in the clear.`,
 	f.StringVar(&keyFile, "key-file", "", "file with the job's key, 16 bytes or more (default: HEADRACE_KEY_FILE); off loopback there must be one")
 	f.StringVar(&c.Profile, "profile", "default", "default: a lost node is out after about 11 s; fast: about 3 s, for small jobs on a calm network")
 	choices(cmd, "profile", "default", "fast")
-	f.DurationVar(&c.Alone, "alone", 0, "give up after so long without a majority of the agents that decide, with the reason; negative: never (default 5m)")
+	f.DurationVar(&c.Alone, "alone", 0, "give up after so long without a majority of the agents that decide, or without finding the job, with the reason; negative: never (default 5m)")
 	f.IntVar(&shown.port, "metrics-port", 0, "serve metrics and page at this port of loopback; 0 is any free one (default: no)")
 	f.StringVar(&shown.addr, "metrics-addr", "", "the same at host:port")
 	f.StringVar(&shown.keyFile, "metrics-key-file", "", "file with the key that requests must bring (Authorization: Bearer KEY); off loopback there must be one. /healthz and /readyz ask for none")

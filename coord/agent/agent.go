@@ -1,11 +1,13 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -59,7 +61,7 @@ type Agent struct {
 		closed  bool
 		refused error
 	}
-	failed chan struct{} // closed when the agent has given up
+	failed chan struct{} // closed when the agent has given up, or was refused
 }
 
 // incarnation is the agent as a member: another one each time it begins again.
@@ -250,8 +252,11 @@ func (a *Agent) act() {
 	}
 }
 
-// fail tells the ranks that there is no part for them.
+// fail tells the ranks that there is no part for them, and ends Serve.
 func (a *Agent) fail(why error) {
+	if a.refused == nil {
+		close(a.failed)
+	}
 	a.refused = why
 	a.mu.Lock()
 	a.mu.refused = why
@@ -264,6 +269,7 @@ func (a *Agent) fail(why error) {
 
 // watchMajority says why nothing new is decided, once for each reason, and gives up after a
 // while without a majority: those who have one go on without this node, and nobody else can.
+// Before the first view nobody of the job answers at all, which counts alike.
 func (a *Agent) watchMajority() {
 	n := a.self.node
 	if n == nil {
@@ -278,16 +284,24 @@ func (a *Agent) watchMajority() {
 	}
 	a.waits = why
 	switch {
-	case !n.Deaf():
+	case !n.Deaf() && n.State().View != nil:
 		a.alone = 0
 	case a.alone == 0:
 		a.alone = a.now()
 	case a.config.Alone > 0 && a.now()-a.alone >= a.config.Alone:
-		err := nd.Errorf(nd.ErrIO, "the job is given up on this node: for %v %s", a.config.Alone, why)
+		err := nd.Errorf(nd.ErrIO, "the job is given up on this node: for %v %s", a.config.Alone, a.unheard(why))
 		a.event("gives up", err.Error())
 		a.fail(err)
-		close(a.failed)
 	}
+}
+
+// unheard says more of why no job was found: whom this agent has asked, and what was dropped.
+func (a *Agent) unheard(why string) string {
+	if a.self.node.State().View != nil {
+		return why
+	}
+	asked := a.config.Contacts[:min(len(a.config.Contacts), mostAsked)]
+	return fmt.Sprintf("%s; asked: %s; dropped: %s", why, strings.Join(asked, ", "), cmp.Or(a.drops.String(), "nothing"))
 }
 
 // quit ends this agent's part as a member.
@@ -295,7 +309,7 @@ func (a *Agent) quit() {
 	if a.self.gossip != nil {
 		a.self.gossip.crash()
 	}
-	a.self = incarnation{}
+	a.self, a.alone = incarnation{}, 0 // who begins again has all its time to find the job
 }
 
 // again begins as another member, after an eviction.

@@ -86,3 +86,21 @@ func TestAgentWithoutAMajority(t *testing.T) {
 		t.Errorf("events: %v", said)
 	}
 }
+
+// An agent that finds no job, for its contact is not there or its key is another one, gives up
+// after as long, and says whom it has asked: these are the commonest mistakes.
+func TestAgentThatFindsNoJob(t *testing.T) {
+	ctx := patient(t)
+	a, _ := jobOfOne(t, ctx, 50)
+	for name, c := range map[string]struct{ key, contact, says string }{
+		"nobody is there": {jobKey, "127.0.0.1:9", "unreachable"},
+		"another key":     {"another key, 16+", a.Address(), ""},
+	} {
+		cfg := Config{Job: "job", Name: "w", Profile: "fast", Key: []byte(c.key), Witness: true, Contacts: []string{c.contact}, Alone: time.Second}
+		err := Serve(ctx, cfg, filepath.Join(t.TempDir(), "s"), func(Serving) error { return nil })
+		if !errors.Is(err, nd.ErrIO) || !strings.Contains(err.Error(), "for 1s no agent of the job has answered yet; asked: "+c.contact+"; dropped: ") || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+		t.Log(err)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headrace/headrace/coord"
 	"github.com/headrace/headrace/coord/group"
 	"github.com/headrace/headrace/internal/sealed"
 	"github.com/headrace/headrace/nd"
@@ -34,9 +35,10 @@ type Config struct {
 	Witness bool
 	// Key is what all agents of the job know. Without one it listens on loopback alone.
 	Key []byte
-	// Alone is how long this agent hears of no majority of the voters before it gives up:
-	// its ranks hear the reason and end, and so does Serve. Default 5 minutes, which outlast
-	// a switch that starts again; a negative one waits for ever.
+	// Alone is how long this agent hears of no majority of the voters, or before there is a
+	// view of nobody of the job, until it gives up: its ranks hear the reason and end, and so
+	// does Serve. Default 5 minutes, which outlast a switch that starts again; a negative one
+	// waits for ever.
 	Alone time.Duration
 	// Profile is default or fast. Default "default".
 	Profile string
@@ -86,7 +88,9 @@ func (c Config) Validate() error {
 		}
 	}
 	check(c.Job != "", "Job is empty: agents of one job have one name")
-	check(len(c.Job) <= 255, "Job has %d bytes, at most 255 are taken", len(c.Job))
+	for _, f := range []struct{ name, text string }{{"Job", c.Job}, {"Name", c.Name}, {"Rack", c.Rack}, {"Advertise", c.Advertise}} {
+		check(len(f.text) <= coord.MaxText, "%s has %d bytes, at most %d are taken", f.name, len(f.text), coord.MaxText)
+	}
 	check(c.Profile == "default" || c.Profile == "fast", "Profile is %q: default or fast", c.Profile)
 	check(len(c.Key) == 0 || len(c.Key) >= sealed.MinKey, "Key has %d bytes, at least %d are wanted", len(c.Key), sealed.MinKey)
 	check(c.Form || c.Await || len(c.Contacts) > 0, "neither Form nor Contacts: there is no way into a job")

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"bytes"
+	"fmt"
+	"strings"
 	"sync/atomic"
 )
 
@@ -38,6 +40,17 @@ func (d *drops) counts() map[string]int64 {
 		m[why.String()] = d[why].Load()
 	}
 	return m
+}
+
+// String lists those that there were.
+func (d *drops) String() string {
+	var list []string
+	for why := range dropCount {
+		if n := d[why].Load(); n > 0 {
+			list = append(list, fmt.Sprintf("%s %d", why, n))
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 // complaints is the log of memberlist, which tells of dropped packets nowhere else.

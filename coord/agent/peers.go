@@ -25,7 +25,7 @@ type Meeting struct {
 func (a *Agent) Meet(m Meeting) error {
 	return a.do(context.Background(), func() error {
 		cfg := a.config
-		cfg.Await, cfg.Contacts, cfg.Form, cfg.Expect = false, m.Contacts, m.Form, m.Expect
+		cfg.Await, cfg.Contacts, cfg.Form, cfg.Expect, cfg.Advertise = false, m.Contacts, m.Form, m.Expect, m.Advertise
 		cfg.fill()
 		if err := cfg.Validate(); err != nil {
 			return err

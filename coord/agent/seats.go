@@ -31,10 +31,11 @@ func (a *Agent) Attach(s *agentapi.Seat, want agentapi.Attach) error {
 		case a.seats[local] != nil:
 			return nd.Errorf(nd.ErrConfig, "local rank %d is attached already: one loader of a rank is in the job, coord is off for the others", local)
 		case a.former != nil && !same(a.former, &want):
-			return nd.Errorf(nd.ErrConfig, "local rank %d means another job than the ranks before it: mode %s, plan %.40q, n %d, steps %d, epochs %d; they mean %s, %.40q, %d, %d, %d",
-				local, want.Mode, want.Plan, want.N, want.Steps, want.Epochs, a.former.Mode, a.former.Plan, a.former.N, a.former.Steps, a.former.Epochs)
+			return nd.Errorf(nd.ErrConfig, "local rank %d means another job than the ranks before it: mode %s, plan %.40q, n %d, steps %d, epochs %d, ahead %d; they mean %s, %.40q, %d, %d, %d, %d",
+				local, want.Mode, want.Plan, want.N, want.Steps, want.Epochs, want.Ahead, a.former.Mode, a.former.Plan, a.former.N, a.former.Steps, a.former.Epochs, a.former.Ahead)
 		}
-		if a.former == nil {
+		first := a.former == nil
+		if first {
 			a.former = &want
 		}
 		a.seated++
@@ -43,12 +44,27 @@ func (a *Agent) Attach(s *agentapi.Seat, want agentapi.Attach) error {
 		slices.Sort(a.order)
 		delete(a.told, local)
 		if a.self.node == nil {
-			return a.begin()
+			return a.beginWith(local, first)
 		}
 		a.self.node.Ranks(a.now(), slices.Clone(a.order))
 		a.progress()
 		return nil
 	})
+}
+
+// beginWith begins for a rank. Where that fails the rank was never there, nor what it has said
+// of the job if it was the first to: it may attach again.
+func (a *Agent) beginWith(local int, first bool) error {
+	err := a.begin()
+	if err == nil {
+		return nil
+	}
+	delete(a.seats, local)
+	a.order = slices.DeleteFunc(a.order, func(o int) bool { return o == local })
+	if first {
+		a.former = nil
+	}
+	return err
 }
 
 // same reports whether two ranks mean one job. Where each is does not matter.

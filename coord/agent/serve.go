@@ -20,7 +20,7 @@ type Serving struct {
 
 // Serve opens an agent and serves the ranks of its node at a socket, until the context
 // ends; then the agent leaves the job. Ready is called once all is there. It ends with the
-// reason too where the agent has given up: see Config.Alone.
+// reason too where the job does not take the agent, or it has given up: see Config.Alone.
 func Serve(ctx context.Context, cfg Config, socket string, ready func(Serving) error) (err error) {
 	a, err := Open(cfg)
 	if err != nil {

@@ -55,6 +55,17 @@ func Fast() Config {
 	return c
 }
 
+// unreadable is what others could not read of this agent: the entry by which it comes into
+// the job. It would wait for ever.
+func (c *Config) unreadable() error {
+	var entry coord.Entry = &coord.Change{Admit: []coord.Admission{c.Self}}
+	if len(c.Form) > 0 {
+		entry = &coord.Form{Job: c.Job, Members: c.Form, Start: c.Start}
+	}
+	_, err := coord.ParseEntry(coord.AppendEntry(nil, entry))
+	return err
+}
+
 // Validate reports everything that is wrong with the config.
 func (c *Config) Validate() error {
 	var wrong []string
@@ -85,6 +96,9 @@ func (c *Config) Validate() error {
 	}
 	if err := c.Job.Validate(); len(c.Form) > 0 && err != nil {
 		wrong = append(wrong, err.Error())
+	}
+	if why := c.unreadable(); why != nil {
+		wrong = append(wrong, fmt.Sprintf("what this agent says of itself cannot be read by others: %v", why))
 	}
 	if len(wrong) > 0 {
 		return nd.Errorf(nd.ErrConfig, "agent: %s", strings.Join(wrong, "; "))

@@ -1,6 +1,10 @@
 package group
 
-import "github.com/headrace/headrace/coord"
+import (
+	"fmt"
+
+	"github.com/headrace/headrace/coord"
+)
 
 // Event is something that happened, for logs and metrics.
 type Event struct {
@@ -35,7 +39,11 @@ const (
 )
 
 func (k EventKind) String() string {
-	return [...]string{"view", "leads", "dropped", "decided", "refused", "ended", "applied"}[k]
+	names := [...]string{"view", "leads", "dropped", "decided", "refused", "ended", "applied"}
+	if int(k) >= len(names) {
+		return fmt.Sprintf("event %d", uint8(k))
+	}
+	return names[k]
 }
 
 // Events gives what happened, once.

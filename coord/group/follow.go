@@ -256,7 +256,7 @@ func (n *Node) know(b *coord.Brief) {
 // takeHint takes a view of one that is no voter: who is in it may know more. What it
 // leases is not known.
 func (n *Node) takeHint(b *coord.Brief) {
-	if n.known.Known.View >= b.Known.View || n.hint != nil && n.hint.Number >= b.View.Number {
+	if b.View == nil || n.known.Known.View >= b.Known.View || n.hint != nil && n.hint.Number >= b.View.Number {
 		return
 	}
 	n.hint = b.View

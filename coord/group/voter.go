@@ -104,6 +104,10 @@ func (n *Node) receiveRaft(from coord.Source, data []byte) {
 		n.event(Event{Kind: Dropped, ID: from.ID, Reason: "a message of the group that is not for this agent, or broken"})
 		return
 	}
+	if m.GetType() == raftpb.MessageType_MsgProp && !proposable(m.GetEntries()) {
+		n.event(Event{Kind: Dropped, ID: from.ID, Reason: "a proposal that cannot be read"})
+		return
+	}
 	n.vote()
 	v := n.voter
 	switch m.GetType() {
@@ -119,6 +123,15 @@ func (n *Node) receiveRaft(from coord.Source, data []byte) {
 		n.others[from.ID.Raft()] = from
 	}
 	_ = v.node.Step(&m) // what does not fit is dropped, as a lost message is
+}
+
+// proposable reports whether another voter may put these entries into the log: such that all
+// replicas can read. Changes of voters are the leader's own.
+func proposable(list []*raftpb.Entry) bool {
+	return len(list) > 0 && !slices.ContainsFunc(list, func(e *raftpb.Entry) bool {
+		_, err := coord.ParseEntry(e.GetData())
+		return err != nil || e.GetType() != raftpb.EntryType_EntryNormal
+	})
 }
 
 // maxOthers bounds whom a voter remembers that is in no view: two sets of voters.
@@ -218,8 +231,9 @@ func (n *Node) apply(e *raftpb.Entry) {
 		return // of a new leader
 	}
 	entry, err := coord.ParseEntry(e.GetData())
-	if err != nil {
-		panic(err) // it was parsed before it was proposed
+	if err != nil { // all replicas have these bytes, and none of them takes them
+		n.event(Event{Kind: Dropped, Index: e.GetIndex(), Term: e.GetTerm(), Reason: "an entry that cannot be read: " + err.Error()})
+		return
 	}
 	lanes := v.machine.View()
 	all, some := false, []coord.ID(nil)
@@ -342,8 +356,16 @@ func (n *Node) leave() {
 }
 
 // propose puts an entry into the log, if there is a leader; if it gets lost it is
-// proposed again by whoever wanted it.
+// proposed again by whoever wanted it. One that breaks a bound of the encoding stays out.
 func (n *Node) propose(e coord.Entry) bool {
 	v := n.voter
-	return v != nil && (v.leads || n.informed()) && v.node.Propose(coord.AppendEntry(nil, e)) == nil
+	if v == nil || !v.leads && !n.informed() {
+		return false
+	}
+	data := coord.AppendEntry(nil, e)
+	if _, err := coord.ParseEntry(data); err != nil {
+		n.event(Event{Kind: Dropped, ID: n.cfg.Self.ID, Reason: "an entry of this agent that cannot be read: " + err.Error()})
+		return false
+	}
+	return v.node.Propose(data) == nil
 }
