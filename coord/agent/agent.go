@@ -292,8 +292,9 @@ func (a *Agent) watchMajority() {
 
 // quit ends this agent's part as a member.
 func (a *Agent) quit() {
-	if a.self.gossip != nil {
-		a.self.gossip.crash()
+	if g := a.self.gossip; g != nil {
+		g.drop()
+		a.done.Go(g.done.Wait) // a contact may be slow, and ranks and probes wait for this goroutine
 	}
 	a.self = incarnation{}
 }
