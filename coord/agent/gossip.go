@@ -5,6 +5,7 @@ import (
 	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/binary"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -29,6 +30,9 @@ const (
 	joinAgain = 1500 * time.Millisecond
 	// rejoinEvery heals partitions, which gossip by itself never does.
 	rejoinEvery = 7 * time.Second
+	// joinSome is how many of the contacts are tried at a time: each one that answers sends all
+	// that it knows.
+	joinSome = 4
 	// rejoinSome is how many of those that were there are tried.
 	rejoinSome = 3
 	// rememberLost bounds who is tried again.
@@ -217,17 +221,18 @@ func (g *gossip) spreadNotes() {
 	}
 }
 
-// targets are the contacts, and some of the lost.
+// targets are some of the contacts, and some of the lost.
 func (g *gossip) targets() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	list := slices.Clone(g.contacts)
-	var lost []string
-	for _, address := range g.mu.lost {
-		lost = append(lost, address)
-	}
-	rand.Shuffle(len(lost), func(i, j int) { lost[i], lost[j] = lost[j], lost[i] })
-	return append(list, lost[:min(rejoinSome, len(lost))]...)
+	return append(draw(g.contacts, joinSome), draw(slices.Collect(maps.Values(g.mu.lost)), rejoinSome)...)
+}
+
+// draw is some of a list, each time others.
+func draw(list []string, most int) []string {
+	list = slices.Clone(list)
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	return list[:min(most, len(list))]
 }
 
 // spread has a stamp told to all, if it is the newest.
