@@ -38,6 +38,9 @@ type Agent struct {
 	told    map[int]agentapi.JobState
 	former  *agentapi.Attach // what the ranks mean by the job, from the first of them
 	order   []int
+	found   []string      // where agents of the job were as it was evicted, besides the contacts
+	stuck   error         // why it could not begin again
+	retry   time.Duration // when it tries once more
 	refused error         // why there is no part for this node
 	waits   string        // why nothing new is decided, as it was last told
 	alone   time.Duration // since when there was no majority; 0: there is one
@@ -174,6 +177,8 @@ func (a *Agent) run() {
 				a.self.node.Tick(a.now())
 				a.formUnheard()
 				a.watchMajority()
+			} else if a.stuck != nil && a.now() >= a.retry {
+				a.beginAgain()
 			}
 		case <-a.inbox.wake:
 			list, dropped := a.inbox.take()
@@ -306,8 +311,9 @@ func (a *Agent) unheard(why string) string {
 
 // quit ends this agent's part as a member.
 func (a *Agent) quit() {
-	if a.self.gossip != nil {
-		a.self.gossip.crash()
+	if g := a.self.gossip; g != nil {
+		g.drop()
+		a.done.Go(g.done.Wait) // a contact may be slow, and ranks and probes wait for this goroutine
 	}
 	a.self, a.alone = incarnation{}, 0 // who begins again has all its time to find the job
 }
@@ -316,19 +322,25 @@ func (a *Agent) quit() {
 func (a *Agent) again(why string) {
 	a.event("again", why)
 	a.watch.rejoins++
-	contacts := a.config.Contacts
 	if v := a.self.node.State().View; v != nil {
-		for i := range v.Members {
-			if m := &v.Members[i]; m.ID != a.self.id {
-				contacts = append(slices.Clone(contacts), m.Address)
-			}
-		}
+		a.found = addresses(v, a.self.id, a.address)
 	}
 	a.giveUp(a.self.node.Undecided())
 	a.quit()
-	a.config.Contacts, a.config.Form = contacts, false
+	a.config.Form = false
+	a.beginAgain()
+}
+
+// beginEvery is how soon an agent that could not begin again tries once more: its own name
+// is not known for a while, say.
+const beginEvery = time.Second
+
+func (a *Agent) beginAgain() {
 	if err := a.begin(); err != nil {
-		a.event("error", err.Error())
+		if a.stuck == nil || a.stuck.Error() != err.Error() {
+			a.event("error", "it cannot begin again, and goes on trying: "+err.Error())
+		}
+		a.stuck, a.retry = err, a.now()+beginEvery
 	}
 }
 
@@ -367,12 +379,12 @@ func (a *Agent) begin() error {
 	if err != nil {
 		return err
 	}
-	g, err := startGossip(&a.config, id, a.address, transport{a.port, a.address}, a.config.Contacts, &a.drops, a.inbox.put, func(s coord.Stamp) { a.inbox.put(s) })
+	g, err := startGossip(&a.config, id, a.address, transport{a.port, a.address}, a.contacts(), &a.drops, a.inbox.put, func(s coord.Stamp) { a.inbox.put(s) })
 	if err != nil {
 		return err
 	}
 	g.tell(a.memo)
-	a.self = incarnation{id: id, node: node, gossip: g}
+	a.self, a.stuck = incarnation{id: id, node: node, gossip: g}, nil
 	if asks {
 		a.self.forms = a.now() + a.config.asking()
 	}
@@ -383,7 +395,7 @@ func (a *Agent) begin() error {
 // job, or of one that asks to be admitted.
 func (a *Agent) part(id coord.ID, forms bool) (*group.Node, error) {
 	cfg := a.config.profile()
-	cfg.Contacts = a.config.Contacts
+	cfg.Contacts = a.contacts()
 	cfg.Self = coord.Admission{
 		Member:  coord.Member{ID: id, Name: a.config.Name, Rack: a.config.Rack, Address: a.address, Ranks: slices.Clone(a.order)},
 		Version: coord.Version, Job: a.config.Job,

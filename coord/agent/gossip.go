@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"context"
 	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/binary"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -28,6 +30,9 @@ const (
 	joinAgain = 1500 * time.Millisecond
 	// rejoinEvery heals partitions, which gossip by itself never does.
 	rejoinEvery = 7 * time.Second
+	// joinSome is how many of the contacts are tried at a time: each one that answers sends all
+	// that it knows.
+	joinSome = 4
 	// rejoinSome is how many of those that were there are tried.
 	rejoinSome = 3
 	// rememberLost bounds who is tried again.
@@ -74,6 +79,7 @@ type gossip struct {
 	list     *memberlist.Memberlist
 	contacts []string
 	stop     chan struct{}
+	hangUp   context.CancelFunc // ends the streams that it has opened
 	done     sync.WaitGroup
 	news     chan struct{} // the note is another one; holds one
 	told     chan struct{} // closed when no note is told any more
@@ -93,6 +99,7 @@ func gossipConfig(c *Config, id coord.ID, transport memberlist.Transport, drops 
 	m.Name = id.String()
 	m.Label = label(c.Job)
 	m.Transport = transport
+	m.TCPTimeout = dialTimeout // each contact that does not answer keeps the next one waiting
 	m.LogOutput, m.Logger = complaints{drops}, nil
 	m.EnableCompression = false
 	m.GossipInterval, m.GossipNodes = 100*time.Millisecond, 4
@@ -119,8 +126,14 @@ func label(job string) string {
 }
 
 // startGossip begins to gossip, and to join the contacts.
-func startGossip(c *Config, id coord.ID, address string, transport memberlist.Transport, contacts []string, drops *drops, tell func(any), hear func(coord.Stamp)) (*gossip, error) {
-	m, err := gossipConfig(c, id, transport, drops)
+func startGossip(c *Config, id coord.ID, address string, transport memberlist.Transport, contacts []string, drops *drops, tell func(any), hear func(coord.Stamp)) (g *gossip, err error) {
+	ctx, hangUp := context.WithCancel(context.Background())
+	defer func() {
+		if g == nil {
+			hangUp()
+		}
+	}()
+	m, err := gossipConfig(c, id, until{transport, ctx}, drops)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +143,7 @@ func startGossip(c *Config, id coord.ID, address string, transport memberlist.Tr
 	}
 	m.BindAddr, m.BindPort = host, port
 	m.AdvertiseAddr, m.AdvertisePort = host, port
-	g := &gossip{contacts: contacts, stop: make(chan struct{}), news: make(chan struct{}, 1), told: make(chan struct{})}
+	g = &gossip{contacts: contacts, stop: make(chan struct{}), hangUp: hangUp, news: make(chan struct{}, 1), told: make(chan struct{})}
 	g.mu.lost = map[string]string{}
 	m.Events = events{g, m.Name, tell}
 	m.Delegate = stamps{g, hear}
@@ -208,17 +221,18 @@ func (g *gossip) spreadNotes() {
 	}
 }
 
-// targets are the contacts, and some of the lost.
+// targets are some of the contacts, and some of the lost.
 func (g *gossip) targets() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	list := slices.Clone(g.contacts)
-	var lost []string
-	for _, address := range g.mu.lost {
-		lost = append(lost, address)
-	}
-	rand.Shuffle(len(lost), func(i, j int) { lost[i], lost[j] = lost[j], lost[i] })
-	return append(list, lost[:min(rejoinSome, len(lost))]...)
+	return append(draw(g.contacts, joinSome), draw(slices.Collect(maps.Values(g.mu.lost)), rejoinSome)...)
+}
+
+// draw is some of a list, each time others.
+func draw(list []string, most int) []string {
+	list = slices.Clone(list)
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	return list[:min(most, len(list))]
 }
 
 // spread has a stamp told to all, if it is the newest.
@@ -234,6 +248,7 @@ func (g *gossip) spread(s coord.Stamp) {
 // close leaves, and returns when nothing runs any more.
 func (g *gossip) close(within time.Duration) {
 	close(g.stop)
+	g.hangUp()
 	<-g.told // the leave takes the place of what is not told yet
 	g.mu.Lock()
 	g.mu.own.gone = true
@@ -246,9 +261,15 @@ func (g *gossip) close(within time.Duration) {
 
 // crash ends without a word, for tests and for an agent that is another member now.
 func (g *gossip) crash() {
-	close(g.stop)
-	_ = g.list.Shutdown()
+	g.drop()
 	g.done.Wait()
+}
+
+// drop is crash without the wait for its goroutines.
+func (g *gossip) drop() {
+	close(g.stop)
+	g.hangUp()
+	_ = g.list.Shutdown()
 }
 
 // events are memberlist's callbacks. They run under its lock: no call back into it.

@@ -196,7 +196,7 @@ func (l *links) retire(address string, k *link) bool {
 }
 
 func (l *links) open(address string) *sealed.Conn {
-	raw, err := dialStream(address, messageStream, dialTimeout)
+	raw, err := dialStream(l.ctx, address, messageStream, dialTimeout)
 	if err != nil {
 		return nil
 	}

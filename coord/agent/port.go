@@ -232,12 +232,46 @@ func (t transport) StreamCh() <-chan net.Conn           { return t.gossip }
 func (t transport) Shutdown() error                     { return nil }
 
 func (t transport) DialTimeout(address string, timeout time.Duration) (net.Conn, error) {
-	return dialStream(address, gossipStream, timeout)
+	return t.dialUntil(context.Background(), address, timeout)
+}
+
+// dialUntil is DialTimeout; the stream ends with the context too.
+func (t transport) dialUntil(ctx context.Context, address string, timeout time.Duration) (net.Conn, error) {
+	conn, err := dialStream(ctx, address, gossipStream, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return &hungUp{conn, context.AfterFunc(ctx, func() { _ = conn.Close() })}, nil
+}
+
+// hungUp is a stream that a context ends.
+type hungUp struct {
+	net.Conn
+	forget func() bool
+}
+
+func (h *hungUp) Close() error {
+	h.forget()
+	return h.Conn.Close()
+}
+
+// until is a transport whose streams end with a context, where it can.
+type until struct {
+	memberlist.Transport
+	ctx context.Context
+}
+
+func (u until) DialTimeout(address string, timeout time.Duration) (net.Conn, error) {
+	if t, ok := u.Transport.(transport); ok {
+		return t.dialUntil(u.ctx, address, timeout)
+	}
+	return u.Transport.DialTimeout(address, timeout)
 }
 
 // dialStream opens a stream of a kind.
-func dialStream(address string, kind byte, timeout time.Duration) (net.Conn, error) {
-	conn, err := net.DialTimeout("tcp", address, timeout)
+func dialStream(ctx context.Context, address string, kind byte, timeout time.Duration) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: timeout}
+	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}

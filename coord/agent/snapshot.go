@@ -194,6 +194,9 @@ func (a *Agent) picture() page.Snapshot {
 	n := a.self.node
 	if n == nil {
 		p.Status, p.Reason = page.Joining, "no rank has attached: the job is not known yet"
+		if a.stuck != nil {
+			p.Reason = "it cannot begin again: " + a.stuck.Error()
+		}
 		if a.refused != nil {
 			p.Status, p.Reason = page.Ended, a.refused.Error()
 		}

@@ -4,14 +4,16 @@
 // Each side sends 32 random bytes. Of these and the key each direction gets a key of its
 // own (HKDF-SHA-256, RFC 5869), and its messages are sealed with AES-256-GCM under
 // the nonces 0, 1, 2 and on. So a recording of another stream opens nothing, and a
-// message that is lost, repeated or changed does not open. Who does not know the key
-// shows by its first message: nothing is told apart before that.
+// message that is lost, repeated or changed does not open. The first message of each side
+// is empty, and sent with the one after it: who does not know the key shows by it, and is
+// given memory for no more than that.
 //
 //	client:  random (32)   ──▶          ◀──  random (32)
-//	both:    length (4, big-endian) ‖ sealed message, and on
+//	both:    length (4, big-endian) ‖ sealed message, and on; the first is empty
 //
 // There is no forward secrecy: who learns the key can read what was recorded. Without a key
-// the messages go in the clear, in the same frames; that is for loopback.
+// the messages go in the clear, in the same frames, without the empty one; that is for
+// loopback.
 package sealed
 
 import (
@@ -43,6 +45,10 @@ const (
 // Conn is one side of a stream. Read is one goroutine's, Write may be called by many.
 type Conn struct {
 	net.Conn
+	// Claim is asked before a message of so many bytes on the wire is read; false ends the
+	// stream. It is set before the first Receive; nil: all are taken.
+	Claim func(n int) bool
+
 	in    *bufio.Reader
 	opens direction
 
@@ -137,16 +143,28 @@ func (d *direction) overhead() int {
 	return d.aead.Overhead()
 }
 
+// unproved reports whether the empty message that shows the key is the next.
+func (d *direction) unproved() bool { return d.aead != nil && d.next == 0 }
+
+// frame appends a message as it is on the wire.
+func (d *direction) frame(out, message []byte) []byte {
+	head := binary.BigEndian.AppendUint32(nil, uint32(len(message)+d.overhead()))
+	out = append(out, head...)
+	if d.aead == nil {
+		return append(out, message...)
+	}
+	return d.aead.Seal(out, d.nonce(), message, head)
+}
+
 // Send sends a message, within a time.
 func (c *Conn) Send(message []byte, within time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.out = binary.BigEndian.AppendUint32(c.out[:0], uint32(len(message)+c.seals.overhead()))
-	if c.seals.aead != nil {
-		c.out = c.seals.aead.Seal(c.out, c.seals.nonce(), message, c.out[:4])
-	} else {
-		c.out = append(c.out, message...)
+	c.out = c.out[:0]
+	if c.seals.unproved() {
+		c.out = c.seals.frame(c.out, nil)
 	}
+	c.out = c.seals.frame(c.out, message)
 	if err := c.SetWriteDeadline(time.Now().Add(within)); err != nil {
 		return nd.Errorf(nd.ErrIO, "stream: %w", err)
 	}
@@ -163,6 +181,15 @@ func (c *Conn) Send(message []byte, within time.Duration) error {
 // ended between two messages. nd.ErrCorrupt: what came does not open, so the other
 // side has another key, or someone meddles.
 func (c *Conn) Receive(limit int) ([]byte, error) {
+	if c.opens.unproved() {
+		if _, err := c.receive(0); err != nil {
+			return nil, err
+		}
+	}
+	return c.receive(limit)
+}
+
+func (c *Conn) receive(limit int) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(c.in, head[:]); err != nil {
 		if err == io.EOF {
@@ -173,6 +200,9 @@ func (c *Conn) Receive(limit int) ([]byte, error) {
 	n := int64(binary.BigEndian.Uint32(head[:]))
 	if n > int64(limit)+int64(c.opens.overhead()) {
 		return nil, nd.Errorf(nd.ErrCorrupt, "stream: a message of %d bytes, at most %d are taken; or the keys differ", n, limit)
+	}
+	if c.Claim != nil && !c.Claim(int(n)) {
+		return nil, nd.Errorf(nd.ErrBudget, "stream: no memory for a message of %d bytes now", n)
 	}
 	data, err := readGrowing(c.in, int(n))
 	if err != nil {

@@ -161,6 +161,66 @@ func TestMeddling(t *testing.T) {
 	}
 }
 
+// endless is a stream that claims a long message and goes on sending it; read is what was
+// taken of it.
+type endless struct {
+	net.Conn
+	head []byte
+	read int
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	n := copy(p, e.head)
+	e.head = e.head[n:]
+	if n == 0 {
+		n = len(p)
+	}
+	if e.read += n; e.read > 1<<20 {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, nil
+}
+func (*endless) Write(p []byte) (int, error)      { return len(p), nil }
+func (*endless) SetDeadline(time.Time) error      { return nil }
+func (*endless) SetWriteDeadline(time.Time) error { return nil }
+
+// Who does not know the key is given no memory: a long message that it claims is not read.
+func TestStrangersGetNoMemory(t *testing.T) {
+	e := &endless{head: append(make([]byte, randomBytes), 0, 0xff, 0xff, 0xff)}
+	c, err := Server(e, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Receive(64 << 20); !errors.Is(err, nd.ErrCorrupt) {
+		t.Errorf("a first message that does not open: %v", err)
+	}
+	if e.read > 8<<10 { // the buffer of the reader, and the hello
+		t.Errorf("%d bytes were read of who does not know the key", e.read)
+	}
+}
+
+// A message that the owner has no memory for ends the stream.
+func TestClaim(t *testing.T) {
+	a, b := pair(t, key, key)
+	var claimed int
+	b.Claim = func(n int) bool { claimed += n; return n <= 100 }
+	if err := a.Send(make([]byte, 50), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := b.Receive(1000); err != nil || len(m) != 50 {
+		t.Errorf("%d bytes, %v", len(m), err)
+	}
+	if err := a.Send(make([]byte, 500), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Receive(1000); !errors.Is(err, nd.ErrBudget) {
+		t.Errorf("beyond the budget: %v", err)
+	}
+	if want := 16 + (50 + 16) + (500 + 16); claimed != want {
+		t.Errorf("%d bytes were claimed, want %d", claimed, want)
+	}
+}
+
 func FuzzReceive(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 7})
 	f.Add([]byte{0, 0, 0, 17, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17})
