@@ -13,8 +13,8 @@ import (
 
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/coord/agent"
-	"github.com/headrace/headrace/launcher/rendezvous"
 	"github.com/headrace/headrace/internal/sealed"
+	"github.com/headrace/headrace/launcher/rendezvous"
 	"github.com/headrace/headrace/nd"
 )
 

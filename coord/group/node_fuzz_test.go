@@ -65,7 +65,7 @@ func FuzzNode(f *testing.F) {
 	}
 	from := coord.Source{ID: identity(2), Address: address(1)}
 	prop, err := proto.Marshal(&raftpb.Message{
-		Type: raftpb.MessageType_MsgProp.Enum(), From: proto.Uint64(identity(2).Raft()), To: proto.Uint64(identity(1).Raft()),
+		Type: raftpb.MessageType_MsgProp.Enum(), From: new(identity(2).Raft()), To: new(identity(1).Raft()),
 		Entries: []*raftpb.Entry{{Data: []byte{99}}},
 	})
 	if err != nil {

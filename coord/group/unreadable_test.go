@@ -45,7 +45,7 @@ func TestUnreadableEntries(t *testing.T) {
 	} {
 		before := leader.dropped("proposal")
 		other := c.nodes[(leader.place+1)%3]
-		m := &raftpb.Message{Type: raftpb.MessageType_MsgProp.Enum(), From: proto.Uint64(other.cfg.Self.ID.Raft()), To: proto.Uint64(leader.cfg.Self.ID.Raft()), Entries: []*raftpb.Entry{e}}
+		m := &raftpb.Message{Type: raftpb.MessageType_MsgProp.Enum(), From: new(other.cfg.Self.ID.Raft()), To: new(leader.cfg.Self.ID.Raft()), Entries: []*raftpb.Entry{e}}
 		data, err := proto.Marshal(m)
 		if err != nil {
 			t.Fatal(err)
