@@ -110,8 +110,8 @@ type Gone struct {
 	Hops   int
 }
 
-// maxHops is how often a message is passed on: to a voter, and to the leader.
-const maxHops = 3
+// MaxHops is how often a message is passed on: to a voter, and to the leader.
+const MaxHops = 3
 
 // MaxMessage is how many bytes a message may have: a view of 65536 members with long names.
 const MaxMessage = 64 << 20
@@ -200,7 +200,7 @@ func (b *Join) write(w *writer) {
 
 func (b *Join) read(r *reader) {
 	r.admission(&b.Admission)
-	b.Hops = r.count(maxHops)
+	b.Hops = r.count(MaxHops)
 }
 
 func (b *Follow) write(w *writer) {
@@ -306,5 +306,5 @@ func (b *Gone) write(w *writer) {
 func (b *Gone) read(r *reader) {
 	b.ID = r.id()
 	b.Reason = r.text(maxReason)
-	b.Hops = r.count(maxHops)
+	b.Hops = r.count(MaxHops)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -82,11 +83,14 @@ type metric struct {
 }
 
 func (m metric) table() *metrics.Table {
-	const total = "_total"
-	counter := len(m.name) > len(total) && m.name[len(m.name)-len(total):] == total
-	return metrics.NewTable(nil, []metrics.Column{{Name: m.name, Help: m.help, Counter: counter}}, func() []metrics.Row {
+	return metrics.NewTable(nil, []metrics.Column{columnOf(m.name, m.help)}, func() []metrics.Row {
 		return []metrics.Row{{Values: []float64{m.value}}}
 	})
+}
+
+// columnOf is a counter if its name says so.
+func columnOf(name, help string) metrics.Column {
+	return metrics.Column{Name: name, Help: help, Counter: strings.HasSuffix(name, "_total")}
 }
 
 func flag(b bool) float64 {
@@ -158,8 +162,7 @@ func numbers(s *page.Snapshot) []metric {
 // labelled are the metrics with labels.
 func labelled(s *page.Snapshot) []prometheus.Collector {
 	rows := func(name, help string, labels []string, list []metrics.Row) prometheus.Collector {
-		counter := name == "headrace_agent_messages_dropped_total" || name == "headrace_agent_commit_parts_total"
-		return metrics.NewTable(labels, []metrics.Column{{Name: name, Help: help, Counter: counter}}, func() []metrics.Row { return list })
+		return metrics.NewTable(labels, []metrics.Column{columnOf(name, help)}, func() []metrics.Row { return list })
 	}
 	one := []float64{1}
 	var dropped []metrics.Row

@@ -88,19 +88,17 @@ func attach(client *agentapi.Client, a agentapi.Attach, local int) (*Fence, erro
 // Attach attaches a rank to the job of its agent, and waits until it is in a view.
 func Attach(ctx context.Context, client *agentapi.Client, a agentapi.Attach, local int) (*Fence, error) {
 	f, err := attach(client, a, local)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := f.Enter(ctx); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
+	return entered(ctx, f, err)
 }
 
 // Dial is Open, and waits until the rank is in a view.
 func Dial(ctx context.Context, id rank.Identity, a agentapi.Attach) (*Fence, error) {
 	f, err := Open(ctx, id, a)
+	return entered(ctx, f, err)
+}
+
+// entered waits until the rank of a new Fence is in a view.
+func entered(ctx context.Context, f *Fence, err error) (*Fence, error) {
 	if err != nil {
 		return nil, err
 	}

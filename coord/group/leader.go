@@ -314,7 +314,7 @@ func (n *Node) takeJoin(j *coord.Join) {
 	switch {
 	case n.voter != nil && n.voter.leads:
 		n.lead.join(n, j)
-	case j.Hops < maxHops:
+	case j.Hops < coord.MaxHops:
 		j.Hops++
 		n.send(n.toLeader(), j)
 	}
@@ -366,14 +366,11 @@ func (n *Node) takeGone(g *coord.Gone) {
 		}
 		return
 	}
-	if g.Hops < maxHops {
+	if g.Hops < coord.MaxHops {
 		g.Hops++
 		n.send(n.toLeader(), g)
 	}
 }
-
-// maxHops is how often a message is passed on.
-const maxHops = 3
 
 // takeAsk puts an agent's entry into the log. Followers of the group pass proposals on
 // to the leader by themselves.

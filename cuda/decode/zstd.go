@@ -115,7 +115,7 @@ func (c *Call) Append(commands *cuda.Commands, stream *cuda.Stream, table, statu
 	}
 	forked := c.fork(n)
 	commands.Record(stream, forked)
-	c.launch(commands, stream, c.zstd.sequences) // before the literals: these would take the places where it runs best
+	c.launch(commands, stream, c.zstd.sequences) // before the literals, which measured faster
 	commands.Await(c.side, forked)
 	c.launch(commands, c.side, c.zstd.literals)
 	commands.Record(c.side, c.joined)
@@ -125,10 +125,9 @@ func (c *Call) Append(commands *cuda.Commands, stream *cuda.Stream, table, statu
 	return nil
 }
 
-// fork is the event behind which sequences and literals of n chunks begin. Behind one that keeps the time,
-// though nobody asks for it, the sequences of many chunks find an empty GPU: the driver else lets their
-// blocks come while others leave, in half of all calls, and two of their warps then share a
-// scheduler. Few chunks do not fill the GPU, and to wait costs them time (docs/decisions/011).
+// fork is the event behind which sequences and literals of n chunks begin. One that keeps the time, though
+// nobody asks for it, makes calls of many chunks equally fast; behind another one half of them were
+// slower by a fifth, why is not known (docs/decisions/011). Few chunks do without.
 func (c *Call) fork(n int) *cuda.Event {
 	if c.few(n) {
 		return c.forkedFew
