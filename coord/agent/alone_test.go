@@ -63,9 +63,7 @@ func TestAgentWithoutAMajority(t *testing.T) {
 	if _, err := f.Finish(0, x, digestOf(x)); err != nil { // which nobody can decide
 		t.Fatal(err)
 	}
-	for !strings.Contains(f.Waiting(), "majority") {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, ctx, "the rank hears why", func() bool { return strings.Contains(f.Waiting(), "majority") })
 	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
 	if _, _, err := f.Take(short, 16); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "a majority of the 3 voters does not answer") {

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"testing"
-	"time"
 
 	"github.com/headrace/headrace/agentapi"
 )
@@ -37,12 +36,7 @@ func TestFormerStartedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, h := range []*host{b, witness} { // all three decide, or the job would be lost with the first
-		for h.deciding() != 3 {
-			if err := ctx.Err(); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(time.Millisecond)
-		}
+		eventually(t, ctx, "three decide", func() bool { return h.deciding() == 3 })
 	}
 	workers[0].die()
 	a.stop()
