@@ -17,8 +17,8 @@ func TestQueuesAreBoundedTogether(t *testing.T) {
 			p.send(to, big)
 		}
 	}
-	total, links := p.queuedBytes()
-	if total > 256<<20 || total < 200<<20 || links != 16 {
+	total, links := p.queuedBytes() // one of each is being sent, perhaps
+	if total > 256<<20 || total < (256-16*4)<<20 || links != 16 {
 		t.Errorf("%d bytes wait in %d queues", total, links)
 	}
 	for i := range 5000 {
