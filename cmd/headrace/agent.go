@@ -86,7 +86,7 @@ key of its own (--metrics-key-file), for it goes in the clear.`,
 	f.StringVar(&c.Listen, "listen", "", "host:port for other agents, TCP and UDP (default 127.0.0.1, any port)")
 	f.StringVar(&c.Advertise, "advertise", "", "host:port by which others reach this agent (default: what it listens on)")
 	f.StringArrayVar(&c.Contacts, "contact", nil, "host:port of another agent; may be repeated")
-	f.BoolVar(&c.Form, "form", false, "form the job: one agent of a job does")
+	f.BoolVar(&c.Form, "form", false, "form the job: one agent of a job does. With --contact it asks them first; --expect is all ranks then, so that nothing is handed out in a second job if none of them can be reached")
 	f.IntVar(&nodeRank, "node-rank", 0, "number of this node where all agents are started alike: number 0 is given --form")
 	f.IntVar(&c.Expect, "expect", 0, "ranks that must be there before anything is delivered (default 1)")
 	f.BoolVar(&c.Witness, "witness", false, "serve no ranks, only decide")

@@ -48,7 +48,9 @@ type seat struct {
 	}
 }
 
-// findSeat asks the agent whether there is a job to join, nil if not.
+// findSeat asks the agent whether there is a job to join, nil if not. An agent that is named
+// and does not answer is an error, also where joining is left to what the agent offers: it
+// may have a job, and a rank beside it would deliver what ranks of the job deliver too.
 func findSeat(ctx context.Context, r *request, id rank.Identity) (*seat, error) {
 	spec := r.Loader
 	if spec.Coord == "off" {
@@ -58,19 +60,17 @@ func findSeat(ctx context.Context, r *request, id rank.Identity) (*seat, error) 
 	why := "HEADRACE_AGENT is not set"
 	if id.Agent != "" {
 		client, err := agentapi.Dial(ctx, id.Agent, agentapi.Hello{RunID: id.RunID, Rank: id.Rank, World: id.World, LocalRank: id.LocalRank, Round: -1})
-		if err != nil && must {
+		if err != nil {
+			return nil, nd.Errorf(nd.ErrIO, "whether this rank joins a job is not known: %w; unset HEADRACE_AGENT, or give coord=\"off\", if it joins none", err)
+		}
+		offered := client.Offers(agentapi.OfferCoord)
+		if err := client.Close(); err != nil {
 			return nil, err
 		}
-		why = "the agent at HEADRACE_AGENT does not coordinate"
-		if err == nil {
-			offered := client.Offers(agentapi.OfferCoord)
-			if err := client.Close(); err != nil {
-				return nil, err
-			}
-			if offered && r.join != nil {
-				return &seat{join: r.join, async: spec.Mode == "async"}, nil
-			}
+		if offered && r.join != nil {
+			return &seat{join: r.join, async: spec.Mode == "async"}, nil
 		}
+		why = "the agent at HEADRACE_AGENT does not coordinate"
 	}
 	if must {
 		return nil, nd.Errorf(nd.ErrUnsupported, "there is no coordinator: %s; start the ranks under headrace agent or headrace launch --live", why)

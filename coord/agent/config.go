@@ -25,7 +25,9 @@ type Config struct {
 	Contacts  []string // host:port of other agents
 	// Form has this agent form the job. One agent of a job does: the launcher's first
 	// node, or the one that says so. With Contacts it asks them first, and forms the job if
-	// none of them has heard of it: such an agent can be started again.
+	// none of them has heard of it: such an agent can be started again. Started again while no
+	// contact can be reached, it forms a second job of the same name: Expect, all ranks of the
+	// job, has nothing handed out in that one, and is wanted then.
 	Form bool
 	// Await has the agent take no ranks before Meet says who else is there.
 	Await bool
@@ -94,6 +96,7 @@ func (c Config) Validate() error {
 	check(c.Profile == "default" || c.Profile == "fast", "Profile is %q: default or fast", c.Profile)
 	check(len(c.Key) == 0 || len(c.Key) >= sealed.MinKey, "Key has %d bytes, at least %d are wanted", len(c.Key), sealed.MinKey)
 	check(c.Form || c.Await || len(c.Contacts) > 0, "neither Form nor Contacts: there is no way into a job")
+	check(!c.Form || len(c.Contacts) == 0 || c.Expect > 1, "Form with Contacts and Expect %d: started again while no contact answers, this agent would form a second job and hand everything out once more; give Expect the number of all ranks, or no Contacts", c.Expect)
 	check(!c.Form || !c.Witness, "a witness cannot form the job: it does not know what the ranks mean by it")
 	check(len(c.Key) == 0 || c.Observe.Key != string(c.Key), "the key of the metrics is that of the job: give another one, for it goes in the clear")
 	host, _, err := net.SplitHostPort(c.Listen)

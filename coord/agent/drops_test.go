@@ -43,7 +43,8 @@ func TestMessagesThatWaitTooLong(t *testing.T) {
 	k.wake = make(chan struct{}, 1)
 	dropped := 0
 	for range queuedMessages + 10 {
-		dropped += k.put([]byte("m"))
+		n, _ := k.put([]byte("m"))
+		dropped += n
 	}
 	if dropped != 10 || len(k.queue) != queuedMessages {
 		t.Errorf("%d dropped, %d wait", dropped, len(k.queue))

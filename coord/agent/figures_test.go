@@ -77,7 +77,8 @@ func measure(t *testing.T, profile string, n, runs int) string {
 	return fmt.Sprintf("%s | %d | %d", row, doubts, unheard)
 }
 
-// The figures that are recorded are those of this version: a run is about the same.
+// The figures that are recorded are those of this version: the middle one of some runs is among
+// them. A single run may be far off (5.0 s was seen, beside 3.1 to 3.8): gossip draws by chance.
 func TestRecordedFigures(t *testing.T) {
 	text, err := os.ReadFile(filepath.FromSlash(figuresFile))
 	if err != nil {
@@ -92,8 +93,12 @@ func TestRecordedFigures(t *testing.T) {
 		}
 		checked++
 		low, high := column(t, line, 2)
-		f := watchCrowd(t, n, profile, 99, brief)
-		if got := f.first.Seconds(); got < low/1.3 || got > high*1.3 {
+		var first []float64
+		for seed := range uint64(7) {
+			first = append(first, watchCrowd(t, n, profile, 90+seed, brief).first.Seconds())
+		}
+		slices.Sort(first)
+		if got := first[len(first)/2]; got < low/1.2 || got > high*1.2 {
 			t.Errorf("%s, %d nodes: a loss is known after %.2f s, recorded are %.2f to %.2f s: measure again (%s)", profile, n, got, low, high, figuresFile)
 		}
 	}

@@ -18,6 +18,15 @@ const (
 	queuedMessages = 256
 	// queuedBytes is the same in bytes.
 	queuedBytes = 64 << 20
+	// allQueuedBytes is the same for all peers together, with what is being sent: a message
+	// that asks to be admitted names any address, and thousands of peers may stand still.
+	allQueuedBytes = 256 << 20
+	// maxPeers bounds the addresses that something is sent to: each has a goroutine.
+	maxPeers = 4096
+	// allReadBytes bounds the messages that are being read, of all streams; those of up to
+	// freeBytes are not counted, so that long ones do not keep them out.
+	allReadBytes = 256 << 20
+	freeBytes    = 64 << 10
 	// sendTimeout is how long a peer may take to read one message.
 	sendTimeout = 5 * time.Second
 	dialTimeout = 2 * time.Second
@@ -44,6 +53,8 @@ type links struct {
 		out     map[string]*link
 		in      map[net.Conn]bool
 		waiting int           // messages that are queued, or being sent
+		bytes   int           // of those
+		reading int           // bytes of messages that are being read
 		flushed chan struct{} // closed when there are none; nil: nobody waits for that
 	}
 }
@@ -72,24 +83,62 @@ func (l *links) send(address string, message []byte) {
 		return
 	}
 	k := l.mu.out[address]
+	if k == nil && len(l.mu.out) >= maxPeers {
+		l.drops.add(dropQueue)
+		return
+	}
 	if k == nil {
 		k = &link{wake: make(chan struct{}, 1)}
 		l.mu.out[address] = k
 		l.running.Go(func() { l.write(address, k) })
 	}
-	dropped := k.put(message)
-	l.mu.waiting += 1 - dropped
+	dropped, size := k.put(message)
+	l.mu.waiting++
+	l.mu.bytes += len(message)
+	l.gone(dropped, size)
+	for l.mu.bytes > allQueuedBytes {
+		m := l.fullest().take()
+		if m == nil {
+			break // all of it is being sent
+		}
+		dropped++
+		l.gone(1, len(m))
+	}
 	l.drops[dropQueue].Add(int64(dropped))
 }
 
-// sent notes that a message has gone, or was given up.
-func (l *links) sent() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.mu.waiting--; l.mu.waiting == 0 && l.mu.flushed != nil {
+// fullest is the link with the most bytes queued, for who holds the lock.
+func (l *links) fullest() (most *link) {
+	bytes := -1
+	for _, k := range l.mu.out {
+		if n := k.queued(); n > bytes {
+			most, bytes = k, n
+		}
+	}
+	return most
+}
+
+func (k *link) queued() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.bytes
+}
+
+// gone notes that messages wait no more, for who holds the lock.
+func (l *links) gone(messages, bytes int) {
+	l.mu.waiting -= messages
+	l.mu.bytes -= bytes
+	if l.mu.waiting == 0 && l.mu.flushed != nil {
 		close(l.mu.flushed)
 		l.mu.flushed = nil
 	}
+}
+
+// sent notes that a message has gone, or was given up.
+func (l *links) sent(m []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone(1, len(m))
 }
 
 // flush waits until all is sent that was to be, but not for long.
@@ -108,14 +157,15 @@ func (l *links) flush(within time.Duration) {
 	}
 }
 
-// put queues a message, and says how many others had to give way.
-func (k *link) put(message []byte) (dropped int) {
+// put queues a message, and says how many others had to give way, and their bytes.
+func (k *link) put(message []byte) (dropped, size int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.queue = append(k.queue, message)
 	k.bytes += len(message)
 	for len(k.queue) > queuedMessages || k.bytes > queuedBytes && len(k.queue) > 1 {
 		k.bytes -= len(k.queue[0])
+		size += len(k.queue[0])
 		k.queue = k.queue[1:]
 		dropped++
 	}
@@ -123,7 +173,7 @@ func (k *link) put(message []byte) (dropped int) {
 	case k.wake <- struct{}{}:
 	default:
 	}
-	return dropped
+	return dropped, size
 }
 
 func (k *link) take() []byte {
@@ -171,7 +221,7 @@ func (l *links) write(address string, k *link) {
 			conn = l.open(address)
 		}
 		failed := conn == nil || conn.Send(m, sendTimeout) != nil
-		l.sent()
+		l.sent(m)
 		if failed {
 			hangUp()
 			l.drops.add(dropUnreachable)
@@ -253,6 +303,15 @@ func (l *links) read(raw net.Conn) {
 	if err != nil {
 		return
 	}
+	held := 0
+	conn.Claim = func(n int) bool {
+		if n <= freeBytes {
+			return true
+		}
+		held += n
+		return l.claim(n)
+	}
+	defer func() { l.claim(-held) }()
 	for {
 		if err := raw.SetReadDeadline(time.Now().Add(2 * idleLink)); err != nil {
 			return
@@ -265,7 +324,24 @@ func (l *links) read(raw net.Conn) {
 			return
 		}
 		l.receive(m)
+		if held > 0 {
+			l.claim(-held)
+			held = 0
+		}
 	}
+}
+
+// claim takes memory for reading, or gives it back. Who gets none hangs up, and still gives
+// back what it asked for: what was to come is said again.
+func (l *links) claim(n int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.reading += n
+	if n > 0 && l.mu.reading > allReadBytes {
+		l.drops.add(dropStreams)
+		return false
+	}
+	return true
 }
 
 // close ends all streams, and returns when no goroutine is left.

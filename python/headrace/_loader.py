@@ -104,7 +104,8 @@ class Loader(Engine):
         Whether this rank joins a job whose ranks come and go (docs/elastic.md): "auto" does
         where the agent that HEADRACE_AGENT names takes ranks in (`headrace agent`), "require"
         raises Unsupported where none does, "off" is for a loader beside the job's, such as
-        one for validation. In mode "lockstep" all ranks return the same step, and a
+        one for validation. An agent that does not answer is an error (IO), but with "off".
+        In mode "lockstep" all ranks return the same step, and a
         change of the ranks raises ViewChanged. In mode "async", for evaluation and
         embedding, each goes at its own pace through positions that the coordinator hands
         out, what a lost rank has not committed comes to others, and len() is an estimate.

@@ -189,9 +189,12 @@ def test_explicit_ranks_win(grid: hr.Crops, monkeypatch: pytest.MonkeyPatch) -> 
             hr.Loader(grid, batch_size=2, **wrong)
 
 
-def test_an_agent_that_is_not_there_is_done_without(grid: hr.Crops, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_that_is_not_there(grid: hr.Crops, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have a job, whose ranks deliver what this one would: done without where that is said."""
     monkeypatch.setenv("HEADRACE_AGENT", "/nowhere/agent")
-    with pytest.warns(RuntimeWarning, match="/nowhere/agent"), hr.Loader(grid, batch_size=2) as loader:
+    with pytest.raises(OSError, match="/nowhere/agent"):
+        hr.Loader(grid, batch_size=2)
+    with pytest.warns(RuntimeWarning, match="/nowhere/agent"), hr.Loader(grid, batch_size=2, coord="off") as loader:
         assert sum(len(b.ids) for b in loader) == 12
 
 
