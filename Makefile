@@ -204,7 +204,8 @@ soak: race build/gpu/writers.corpus ## long fuzzing, a larger differential suite
 	$(GO) test -race -tags uring -ldflags=$(LINKNAME) ./store ./pipeline -run 'Access|Direct|Block|Ring|Close|Reader|BatchesEqual'
 	SOAK=1 SIM_SEEDS=20000 $(GO) test ./coord/sim -timeout 3h
 	SOAK=1 GOSSIP_SEEDS=5 $(GO) test ./coord/agent -run TestGossip -timeout 1h
-	$(GO) test ./cmd/headrace -run TestElasticRounds -rounds 200 -rounds-at-once 4 -timeout 1h
+	$(GO) test ./cmd/headrace -run TestElasticRounds -rounds 200 -timeout 1h
+	$(GO) test ./cmd/headrace -run TestElasticRounds -rounds 50 -relays -parallel 5 -timeout 1h
 	CYCLES=2000 TEE_BYTES=1000000000 $(GO) test ./launcher -run 'TestNothingIsLeft|TestTeeLosesNothing'
 	SOAK=1 $(GO) test -race ./launcher -run TestLive -count 5 -timeout 30m
 	SOAK=1 $(GO) test ./examples/slurm -count=3

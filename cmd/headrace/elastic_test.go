@@ -20,9 +20,10 @@ import (
 )
 
 var (
-	roundCount = flag.Int("rounds", 6, "rounds of TestElasticRounds")
+	roundCount = flag.Int("rounds", 10, "rounds of TestElasticRounds")
 	roundSeed  = flag.Int("round", -1, "run this round of TestElasticRounds alone")
-	roundsAt   = flag.Int("rounds-at-once", 3, "rounds that run at a time")
+	relayed    = flag.Bool("relays", false, "have relays between the agents of TestElasticRounds also where there are network namespaces")
+	roundsAt   = flag.Int("rounds-at-once", 5, "rounds that run at a time")
 )
 
 // asWorld says that the test binary has a network of its own: "probe" tries whether it
@@ -207,11 +208,7 @@ var strikes = []string{"kill", "stop", "leave", "cut", "split", "deaf"}
 
 // schedule draws the faults of a round.
 func (r *round) schedule() (list []fault) {
-	kinds := strikes[:3]
-	if r.lan.apart {
-		kinds = strikes
-	}
-	kinds = append(slices.Clone(kinds), "rank", "rank", "pause")
+	kinds := append(slices.Clone(strikes), "rank", "rank", "pause")
 	for range 2 + r.rand.IntN(3) {
 		f := fault{
 			at: 0.05 + 0.8*r.rand.Float64(), kind: kinds[r.rand.IntN(len(kinds))], node: r.rand.IntN(len(r.nodes)), also: r.rand.IntN(len(r.nodes)),
@@ -418,10 +415,12 @@ func TestElasticRounds(t *testing.T) {
 	switch apart, why := ownNetworks(); {
 	case os.Getenv(asWorld) != "":
 		rounds(t, true)
+	case *relayed:
+		rounds(t, false)
 	case apart:
 		inWorld(t)
 	default:
-		t.Logf("no links are cut: network namespaces cannot be made here: %s", why)
+		t.Logf("links are relays: network namespaces cannot be made here: %s", why)
 		rounds(t, false)
 	}
 }
@@ -486,7 +485,7 @@ func probeWorld() int {
 
 // inWorld runs the calling test in a network of its own.
 func inWorld(t *testing.T) {
-	args := []string{"-test.run=^" + t.Name() + "$", "-test.v", fmt.Sprint("-rounds=", *roundCount), fmt.Sprint("-round=", *roundSeed), fmt.Sprint("-rounds-at-once=", *roundsAt)}
+	args := []string{"-test.run=^" + t.Name() + "$", "-test.v", fmt.Sprint("-rounds=", *roundCount), fmt.Sprint("-round=", *roundSeed), fmt.Sprint("-rounds-at-once=", *roundsAt), fmt.Sprint("-test.parallel=", *roundsAt)}
 	if deadline, ok := t.Deadline(); ok {
 		args = append(args, fmt.Sprint("-test.timeout=", time.Until(deadline)-5*time.Second))
 	}

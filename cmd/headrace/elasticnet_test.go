@@ -6,7 +6,6 @@ import (
 	"net"
 	"os/exec"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -77,26 +76,33 @@ func ip(format string, args ...any) error {
 	return nil
 }
 
-// lans counts networks: the names of one that is gone stay for a moment.
-var lans atomic.Int64
+// links are those between the hosts of a round.
+type links interface {
+	// plug connects a host, and says where its agent listens and where others reach it.
+	plug(i int, s *stage) (listens, reached string, err error)
+	// cut has a host reach nobody, and nobody it, without a sign of it.
+	cut(i int) error
+	// split has a host reach only those that are split off too.
+	split(i int) error
+	// heal undoes both.
+	heal(i int) error
+	// deafen has what a host sends to another one get lost, not what comes back; hear undoes it.
+	deafen(from, to int) error
+	hear(from, to int) error
+	end()
+}
 
-// lan is the network of a round: hosts at two bridges, one of which is for those that are
-// cut off together. Without namespaces all hosts are this one, and no link can be cut.
+// lan is the network of a round, on network namespaces where there are such.
 type lan struct {
-	number int
-	apart  bool
-	stages []*stage
-	ports  []int
+	links
+	stages           []*stage
+	listens, reached []string // by host
 }
 
 func newLan(hosts int, apart bool) (*lan, error) {
-	l := &lan{number: int(lans.Add(1)), apart: apart}
+	l := &lan{links: newRelays()}
 	if apart {
-		for _, name := range []string{"br", "bx"} {
-			if err := errors.Join(ip("link add %s%d type bridge", name, l.number), ip("link set %s%d up", name, l.number)); err != nil {
-				return l, err
-			}
-		}
+		l.links = &bridges{number: int(lans.Add(1))}
 	}
 	for i := range hosts {
 		s, err := newStage(apart)
@@ -104,76 +110,13 @@ func newLan(hosts int, apart bool) (*lan, error) {
 			return l, err
 		}
 		l.stages = append(l.stages, s)
-		if err := l.plug(i); err != nil {
+		listens, reached, err := l.plug(i, s)
+		if err != nil {
 			return l, err
 		}
+		l.listens, l.reached = append(l.listens, listens), append(l.reached, reached)
 	}
 	return l, nil
-}
-
-// plug connects a host.
-func (l *lan) plug(i int) error {
-	if !l.apart {
-		port, err := freePort()
-		l.ports = append(l.ports, port)
-		return err
-	}
-	l.ports = append(l.ports, 7946)
-	s := l.stages[i]
-	if err := ip("link add v%dx%d type veth peer name eth0 netns %d", l.number, i, s.tid); err != nil {
-		return err
-	}
-	return errors.Join(ip("link set v%dx%d master br%d up", l.number, i, l.number), s.do(func() error {
-		return errors.Join(ip("addr add %s/24 dev eth0", l.host(i)), ip("link set eth0 up"), ip("link set lo up"))
-	}))
-}
-
-// freePort is a port that nobody listens at now, on TCP and UDP.
-func freePort() (int, error) {
-	for range 20 {
-		tcp, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return 0, err
-		}
-		port := tcp.Addr().(*net.TCPAddr).Port
-		udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
-		_ = tcp.Close()
-		if err == nil {
-			_ = udp.Close()
-			return port, nil
-		}
-	}
-	return 0, errors.New("no port is free in TCP and UDP")
-}
-
-func (l *lan) host(i int) string {
-	if !l.apart {
-		return "127.0.0.1"
-	}
-	return fmt.Sprintf("10.77.0.%d", i+1)
-}
-
-func (l *lan) address(i int) string { return net.JoinHostPort(l.host(i), strconv.Itoa(l.ports[i])) }
-
-// cut has a host reach nobody, and nobody it, without a sign of it.
-func (l *lan) cut(i int) error { return ip("link set v%dx%d nomaster", l.number, i) }
-
-// split has a host reach only those that are split off too.
-func (l *lan) split(i int) error { return ip("link set v%dx%d master bx%d", l.number, i, l.number) }
-
-// heal undoes both.
-func (l *lan) heal(i int) error { return ip("link set v%dx%d master br%d", l.number, i, l.number) }
-
-// deafen has what a host sends to another one get lost, not what comes back: it goes to an
-// address of the link that nobody has.
-func (l *lan) deafen(from, to int) error {
-	return l.stages[from].do(func() error {
-		return ip("neigh replace %s lladdr 02:00:00:00:00:01 dev eth0 nud permanent", l.host(to))
-	})
-}
-
-func (l *lan) hear(from, to int) error {
-	return l.stages[from].do(func() error { return ip("neigh del %s dev eth0", l.host(to)) })
 }
 
 // end ends all processes that were started on its hosts, and takes the network down.
@@ -181,7 +124,74 @@ func (l *lan) end() {
 	for _, s := range l.stages {
 		s.end()
 	}
-	if l.apart {
-		_, _ = ip("link del br%d", l.number), ip("link del bx%d", l.number)
+	l.links.end()
+}
+
+// freeAddress has a port at which nobody listens now, on TCP and UDP.
+func freeAddress(host string) (string, error) {
+	for range 20 {
+		tcp, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+		if err != nil {
+			return "", err
+		}
+		at := tcp.Addr().String()
+		udp, err := net.ListenPacket("udp", at)
+		_ = tcp.Close()
+		if err == nil {
+			_ = udp.Close()
+			return at, nil
+		}
 	}
+	return "", errors.New("no port is free in TCP and UDP")
+}
+
+// lans counts networks: the names of one that is gone stay for a moment.
+var lans atomic.Int64
+
+// bridges are links of network namespaces: two bridges, one for those that are split off
+// together.
+type bridges struct {
+	number int
+	stages []*stage
+}
+
+func (b *bridges) plug(i int, s *stage) (listens, reached string, err error) {
+	if len(b.stages) == 0 {
+		for _, name := range []string{"br", "bx"} {
+			if err := errors.Join(ip("link add %s%d type bridge", name, b.number), ip("link set %s%d up", name, b.number)); err != nil {
+				return "", "", err
+			}
+		}
+	}
+	b.stages = append(b.stages, s)
+	if err := ip("link add v%dx%d type veth peer name eth0 netns %d", b.number, i, s.tid); err != nil {
+		return "", "", err
+	}
+	at := net.JoinHostPort(b.host(i), "7946")
+	return at, at, errors.Join(ip("link set v%dx%d master br%d up", b.number, i, b.number), s.do(func() error {
+		return errors.Join(ip("addr add %s/24 dev eth0", b.host(i)), ip("link set eth0 up"), ip("link set lo up"))
+	}))
+}
+
+func (b *bridges) host(i int) string { return fmt.Sprintf("10.77.0.%d", i+1) }
+
+func (b *bridges) cut(i int) error { return ip("link set v%dx%d nomaster", b.number, i) }
+
+func (b *bridges) split(i int) error { return ip("link set v%dx%d master bx%d", b.number, i, b.number) }
+
+func (b *bridges) heal(i int) error { return ip("link set v%dx%d master br%d", b.number, i, b.number) }
+
+// deafen sends what is for the other to an address of the link that nobody has.
+func (b *bridges) deafen(from, to int) error {
+	return b.stages[from].do(func() error {
+		return ip("neigh replace %s lladdr 02:00:00:00:00:01 dev eth0 nud permanent", b.host(to))
+	})
+}
+
+func (b *bridges) hear(from, to int) error {
+	return b.stages[from].do(func() error { return ip("neigh del %s dev eth0", b.host(to)) })
+}
+
+func (b *bridges) end() {
+	_, _ = ip("link del br%d", b.number), ip("link del bx%d", b.number)
 }

@@ -60,7 +60,7 @@ func (n *node) socket() string { return n.file(".sock") }
 // asks the others first; in half of the rounds it does so from the begin.
 func (n *node) args() []string {
 	a := []string{
-		"agent", "--json", "--job", "elastic", "--profile", n.r.profile, "--name", fmt.Sprint("n", n.place), "--listen", n.r.lan.address(n.place),
+		"agent", "--json", "--job", "elastic", "--profile", n.r.profile, "--name", fmt.Sprint("n", n.place), "--listen", n.r.lan.listens[n.place], "--advertise", n.r.lan.reached[n.place],
 		"--socket", n.socket(), "--key-file", filepath.Join(n.r.dir, "key"), "--metrics-port", "0", "--expect", strconv.Itoa(n.r.world()),
 	}
 	if n.place == 0 {
@@ -69,7 +69,7 @@ func (n *node) args() []string {
 	if n.place > 0 || n.births > 1 || n.r.seed%2 == 0 {
 		for i := range n.r.nodes {
 			if i != n.place {
-				a = append(a, "--contact", n.r.lan.address(i))
+				a = append(a, "--contact", n.r.lan.reached[i])
 			}
 		}
 	}

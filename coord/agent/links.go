@@ -246,7 +246,7 @@ func (l *links) retire(address string, k *link) bool {
 }
 
 func (l *links) open(address string) *sealed.Conn {
-	raw, err := dialStream(l.ctx, address, messageStream, dialTimeout)
+	raw, err := dialStream(l.ctx, sourceOf(l.listener), address, messageStream, dialTimeout)
 	if err != nil {
 		return nil
 	}

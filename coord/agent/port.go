@@ -237,7 +237,7 @@ func (t transport) DialTimeout(address string, timeout time.Duration) (net.Conn,
 
 // dialUntil is DialTimeout; the stream ends with the context too.
 func (t transport) dialUntil(ctx context.Context, address string, timeout time.Duration) (net.Conn, error) {
-	conn, err := dialStream(ctx, address, gossipStream, timeout)
+	conn, err := dialStream(ctx, sourceOf(t.port), address, gossipStream, timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -268,9 +268,19 @@ func (u until) DialTimeout(address string, timeout time.Duration) (net.Conn, err
 	return u.Transport.DialTimeout(address, timeout)
 }
 
+// sourceOf is the address from which an agent speaks that listens at one address of a host
+// with several: the same, as its packets of UDP do. Nil, any, for who listens at all.
+func sourceOf(l net.Listener) net.Addr {
+	at, ok := l.Addr().(*net.TCPAddr)
+	if !ok || at.IP.IsUnspecified() {
+		return nil
+	}
+	return &net.TCPAddr{IP: at.IP, Zone: at.Zone}
+}
+
 // dialStream opens a stream of a kind.
-func dialStream(ctx context.Context, address string, kind byte, timeout time.Duration) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: timeout}
+func dialStream(ctx context.Context, from net.Addr, address string, kind byte, timeout time.Duration) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: timeout, LocalAddr: from}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err

@@ -81,7 +81,7 @@ func Probe(ctx context.Context, address string, key []byte) (r Reach) {
 
 // askAgent asks an agent by TCP who it is.
 func askAgent(ctx context.Context, address string, key []byte) (p Answer, err error) {
-	raw, err := dialStream(ctx, address, probeStream, dialTimeout)
+	raw, err := dialStream(ctx, nil, address, probeStream, dialTimeout)
 	if err != nil {
 		return p, nd.Errorf(nd.ErrIO, "%w", err)
 	}

@@ -29,7 +29,7 @@ func TestStrays(t *testing.T) {
 	}
 	defer w.die()
 
-	raw, err := dialStream(t.Context(), a.Address(), messageStream, time.Second)
+	raw, err := dialStream(t.Context(), nil, a.Address(), messageStream, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
