@@ -95,13 +95,19 @@ func (e *Engine) Config() Config { return e.cfg }
 // under way end within Config.Grace, and closes what clients have left. An error is one of
 // the socket.
 func (e *Engine) Serve(ctx context.Context) error {
+	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		_ = e.socket.Close() // Accept returns
+		close(closed)
 	})
 	for {
 		conn, err := e.socket.AcceptUnix()
 		switch {
 		case ctx.Err() != nil:
+			if err == nil {
+				_ = conn.Close()
+			}
+			<-closed // Accept may have returned for a client, before
 			return e.wait()
 		case short(err):
 			pause(ctx, shortPause) // the next client waits, those that are served go on
@@ -133,7 +139,9 @@ func (e *Engine) wait() error {
 
 // receive serves one client, or says why not.
 func (e *Engine) receive(ctx context.Context, conn *net.UnixConn) {
+	silent := context.AfterFunc(ctx, func() { _ = conn.Close() }) // who has not said who it is holds nobody up
 	c, err := e.greet(conn)
+	silent()
 	if err != nil {
 		_ = e.answer(conn, Welcome{Error: refusal(err)}) // the client may be gone
 		_ = conn.Close()

@@ -342,6 +342,22 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// The socket is gone when Serve returns, also when a client comes at the last moment.
+func TestDrainAsAClientComes(t *testing.T) {
+	for range 300 {
+		e, stop := serve(t, Config{})
+		conn, err := net.Dial("unix", e.cfg.Socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		_ = conn.Close()
+		if _, err := os.Lstat(e.cfg.Socket); !os.IsNotExist(err) {
+			t.Fatalf("the socket: %v", err)
+		}
+	}
+}
+
 // A request that does not end in time is cancelled.
 func TestDrainCancelsWhatIsLate(t *testing.T) {
 	e, stop := serve(t, Config{Grace: 100 * time.Millisecond})
