@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -28,11 +29,15 @@ const crops = 12 * 12 * 2
 // job is an allocation and the batch script that runs in it.
 type job struct {
 	t               *testing.T
+	id              string // its ports are made of it, and a rendezvous listens at all addresses: no other job here has it
 	dir, out, nodes string
 	cmd             *exec.Cmd
 	log             bytes.Buffer
 	ended           chan error
 }
+
+// submitted counts the jobs of this process.
+var submitted atomic.Int64
 
 // submit starts a script as slurmd does on the first node of an allocation.
 func submit(t *testing.T, script, hosts string, tasks, gpus []int, env []string, words ...string) *job {
@@ -45,7 +50,7 @@ func submit(t *testing.T, script, hosts string, tasks, gpus []int, env []string,
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &job{t: t, dir: dir, out: filepath.Join(dir, "out"), nodes: filepath.Join(dir, "n"), ended: make(chan error, 1)}
+	j := &job{t: t, id: fmt.Sprint(int64(os.Getpid())<<4 + submitted.Add(1)&15), dir: dir, out: filepath.Join(dir, "out"), nodes: filepath.Join(dir, "n"), ended: make(chan error, 1)}
 	bin, local := filepath.Join(dir, "bin"), filepath.Join(dir, "local")
 	for _, d := range []string{j.out, j.nodes, bin} {
 		mkdir(t, d)
@@ -71,7 +76,7 @@ func submit(t *testing.T, script, hosts string, tasks, gpus []int, env []string,
 	for _, n := range tasks {
 		total += n
 	}
-	j.cmd.Env = append(clean(os.Environ()), "PATH="+bin+":"+os.Getenv("PATH"), "SLURM_JOB_ID="+strconv.Itoa(os.Getpid()), "SLURM_JOB_NODELIST="+hosts,
+	j.cmd.Env = append(clean(os.Environ()), "PATH="+bin+":"+os.Getenv("PATH"), "SLURM_JOB_ID="+j.id, "SLURM_JOB_NODELIST="+hosts,
 		"SLURM_JOB_NUM_NODES="+strconv.Itoa(len(gpus)), "SLURM_NTASKS="+strconv.Itoa(total), "SLURM_PROCID=0", "SLURM_CPUS_PER_TASK=1", "SLURM_TMPDIR="+local,
 		localVar+"="+local, nodesVar+"="+j.nodes, tasksVar+"="+join2(tasks), gpusVar+"="+join2(gpus))
 	j.cmd.Env = append(j.cmd.Env, env...)
@@ -346,7 +351,7 @@ func TestRequeue(t *testing.T) {
 			t.Fatal(err)
 		}
 		j.wait()
-		if id, err := os.ReadFile(filepath.Join(j.nodes, "requeued")); err != nil || string(id) != strconv.Itoa(os.Getpid()) {
+		if id, err := os.ReadFile(filepath.Join(j.nodes, "requeued")); err != nil || string(id) != j.id {
 			t.Errorf("%s: requeued %q, %v", script, id, err)
 		}
 		j.leftNothing()
