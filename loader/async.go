@@ -20,7 +20,7 @@ import (
 type async struct {
 	lanes     Lanes
 	size      int64
-	onRelease bool
+	onRelease func(pipeline.Meta) // commits a batch; nil without CommitOnRelease
 
 	epoch  *sampler.Epoch // of what is taken
 	now    sampler.Source
@@ -40,6 +40,15 @@ type async struct {
 		err      error              // of a commit by a release
 		void     []agentapi.Decided // that a commit was told, and Flush was not
 	}
+}
+
+// newAsync is that of a loader whose batches have at most size samples.
+func newAsync(c *Config, size int64, again again) *async {
+	a := &async{lanes: c.Lanes, size: size, again: again}
+	if c.CommitOnRelease {
+		a.onRelease = a.released
+	}
+	return a
 }
 
 // part is the positions of one batch.
@@ -140,7 +149,7 @@ func (l *Loader) takeNext(ctx context.Context) error {
 	a := l.async
 	epoch, span, ok := a.lanes.TryTake(a.size)
 	if !ok {
-		if a.onRelease {
+		if a.onRelease != nil {
 			if err := a.finishAll(); err != nil {
 				return err
 			}
@@ -162,7 +171,7 @@ func (l *Loader) enqueue(epoch int64, span nd.Span) {
 		a.now, a.key, a.steps = sampler.InEpoch(l.source, epoch), a.epoch.DigestKey(epoch), 0
 		a.again.begin()
 	}
-	p := part{epoch: epoch, step: a.steps, span: span}
+	p := part{epoch: epoch, step: a.steps, span: span, samples: make([]sampler.Sample, 0, span.Len())}
 	a.steps++
 	order := a.epoch.Order()
 	for at := span.Start; at < span.Stop; at++ {
@@ -224,14 +233,14 @@ func (l *Loader) receive(ctx context.Context, pipe *pipeline.Pipeline) (*pipelin
 	}
 	l.mu.Unlock()
 	if batch == nil {
-		a.failed = &head
+		a.failed = new(head)
 		return nil, err
 	}
 	a.mu.Lock()
 	a.mu.out = append(a.mu.out, head)
 	a.mu.Unlock()
-	if a.onRelease {
-		batch.OnFree(func() { a.released(head) })
+	if a.onRelease != nil {
+		batch.OnFree(a.onRelease)
 	}
 	return batch, nil
 }
@@ -277,7 +286,11 @@ func (l *Loader) CommitStep(epoch, step int64) (bool, error) {
 	if l.async == nil {
 		return false, nd.Errorf(nd.ErrConfig, "a commit of a loader without Lanes")
 	}
-	a := l.async
+	return l.async.commit(epoch, step)
+}
+
+// commit commits a batch; one that is not out was committed before.
+func (a *async) commit(epoch, step int64) (bool, error) {
 	a.mu.Lock()
 	i := slices.IndexFunc(a.mu.out, func(p part) bool { return p.epoch == epoch && p.step == step })
 	if i < 0 {
@@ -328,17 +341,8 @@ func (l *Loader) Locality() (Locality, bool) {
 }
 
 // released commits a batch whose last holder has released it.
-func (a *async) released(p part) {
-	a.mu.Lock()
-	i := slices.IndexFunc(a.mu.out, func(o part) bool { return p.epoch == o.epoch && p.step == o.step })
-	if i >= 0 {
-		a.mu.out = slices.Delete(a.mu.out, i, i+1)
-	}
-	a.mu.Unlock()
-	if i < 0 {
-		return
-	}
-	if _, err := a.finish(p); err != nil {
+func (a *async) released(m pipeline.Meta) {
+	if _, err := a.commit(m.Epoch, m.Step); err != nil {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.mu.err = errors.Join(a.mu.err, err)

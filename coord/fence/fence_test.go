@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/agentapi"
+	"github.com/headrace/headrace/coord"
 	"github.com/headrace/headrace/nd"
 )
 
@@ -312,6 +313,47 @@ func TestFenceCommitsInOrder(t *testing.T) {
 			}
 			next = p.Span.Stop
 		}
+	}
+}
+
+// What a batch of a lane costs a trainer: no allocation, also where the lane is in pieces.
+func TestTakeAllocatesNothing(t *testing.T) {
+	first := agentapi.JobState{World: 1, Lane: make([]agentapi.Span, 500)}
+	for i := range first.Lane {
+		first.Lane[i] = agentapi.Span{Start: 20 * int64(i), Stop: 20*int64(i) + 10}
+	}
+	_, f, _ := sit(t, agentapi.Attach{Mode: "async", N: 1 << 40, Ahead: 1 << 40}, first)
+	ctx := within(t)
+	for range 128 { // room for what is taken
+		f.TryTake(5)
+	}
+	if n := testing.AllocsPerRun(50, func() {
+		epoch, x, ok := f.TryTake(5)
+		_, y, err := f.Take(ctx, 5)
+		if !ok || err != nil || !f.Holds(epoch, x) || !f.Holds(epoch, y) || f.Settled() != nil {
+			t.Fatal(ok, err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations in two batches", n)
+	}
+}
+
+// BenchmarkTake is a batch's way through the lane: taken, looked at, finished, sent, decided.
+func BenchmarkTake(b *testing.B) {
+	f := &Fence{}
+	f.mu.cursor = coord.NewCursor(&coord.Job{Ahead: 1 << 62}, 0)
+	f.mu.cursor.Update(0, []nd.Span{{Stop: 1 << 62}})
+	for range 9 {
+		f.TryTake(5)
+	}
+	b.ReportAllocs()
+	for at := int64(0); b.Loop(); at += 5 {
+		epoch, x, _ := f.TryTake(5)
+		f.Holds(epoch, x)
+		oldest := span(at, at+5)
+		f.mu.cursor.Finish(oldest, [2]uint64{})
+		f.mu.cursor.Parts()
+		f.mu.cursor.Decide(oldest, coord.Effective)
 	}
 }
 
