@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/pipeline"
 	"github.com/headrace/headrace/sampler"
@@ -37,8 +36,7 @@ type async struct {
 		out      []part // returned, and not committed
 		finished []part // committed, and not settled
 		locality Locality
-		err      error              // of a commit by a release
-		void     []agentapi.Decided // that a commit was told, and Flush was not
+		err      error // of a commit by a release
 	}
 }
 
@@ -307,7 +305,8 @@ func (a *async) commit(epoch, step int64) (bool, error) {
 // loader with CommitOnRelease too. After nil all of it counts, for good. What does not is a
 // *agentapi.VoidError, which tells each part once, also those of which Commit was false. If ctx
 // ends first, the error matches its and says what is waited for; what was committed may count
-// all the same. It may be called after Close, while the Lanes are in the job.
+// all the same, and what does not is told by the next Flush. It may be called after Close,
+// while the Lanes are in the job.
 func (l *Loader) Flush(ctx context.Context) error {
 	if l.async == nil {
 		return nd.Errorf(nd.ErrConfig, "a flush of a loader without Lanes: nothing is committed")
@@ -316,17 +315,10 @@ func (l *Loader) Flush(ctx context.Context) error {
 	err := a.lanes.Await(ctx)
 	a.settle(l)
 	a.mu.Lock()
-	void := a.mu.void
-	failed := a.mu.err
-	a.mu.void, a.mu.err = nil, nil
-	a.mu.Unlock()
-	if e, ok := errors.AsType[*agentapi.VoidError](err); ok {
-		void, err = append(void, e.Parts...), nil
-	}
-	if len(void) > 0 {
-		err = errors.Join(&agentapi.VoidError{Parts: void}, err)
-	}
-	return errors.Join(err, failed)
+	defer a.mu.Unlock()
+	err = errors.Join(err, a.mu.err)
+	a.mu.err = nil
+	return err
 }
 
 // Locality is what a loader with Lanes has taken of storage blocks since New; false without
@@ -363,9 +355,6 @@ func (a *async) finishAll() error {
 	return nil
 }
 
-// mostVoid bounds what is kept for Flush, which need not be called.
-const mostVoid = 1024
-
 // finish tells the lanes of a batch that is done with.
 func (a *async) finish(p part) (bool, error) {
 	a.mu.Lock()
@@ -374,12 +363,6 @@ func (a *async) finish(p part) (bool, error) {
 	ok, err := a.lanes.Finish(p.epoch, p.span, p.digest.Lanes)
 	if !ok {
 		a.take(p.epoch, p.span)
-	}
-	if !ok && err == nil {
-		a.mu.Lock()
-		d := agentapi.Decided{Epoch: p.epoch, Span: agentapi.Span(p.span), Reason: "void: not in the lane"}
-		a.mu.void = append(a.mu.void[max(0, len(a.mu.void)-mostVoid+1):], d)
-		a.mu.Unlock()
 	}
 	return ok, err
 }

@@ -50,7 +50,7 @@ type Fence struct {
 		changed chan struct{} // closed at the next change, and made anew
 		cursor  *coord.Cursor // async
 		settled []agentapi.Decided
-		void    []agentapi.Decided // of what was finished, and that Await has not told
+		void    []void // of what was finished, and that Await has not told
 	}
 }
 
@@ -150,7 +150,7 @@ func (f *Fence) take(state *agentapi.JobState, decided []agentapi.Decided) {
 			}
 			before, finished := c.Epoch(), c.Undecided()
 			for _, x := range c.Update(state.Epoch, lane) {
-				f.settle(agentapi.Decided{Epoch: before, Span: agentapi.Span(x), Reason: coord.VoidLane.String()}, slices.Contains(finished, x))
+				f.settle(notInLane(before, x), slices.Contains(finished, x))
 			}
 		}
 		f.allow()
@@ -159,14 +159,11 @@ func (f *Fence) take(state *agentapi.JobState, decided []agentapi.Decided) {
 	f.mu.changed = make(chan struct{})
 }
 
-// mostVoid bounds what is kept for Await, which need not be called.
-const mostVoid = 1024
-
 // settle notes what became of positions. f.mu is held.
 func (f *Fence) settle(d agentapi.Decided, finished bool) {
 	f.mu.settled = append(f.mu.settled, d)
 	if finished && !d.Effective {
-		f.mu.void = append(f.mu.void[max(0, len(f.mu.void)-mostVoid+1):], d)
+		f.lose(void{Decided: d})
 	}
 }
 
@@ -276,9 +273,9 @@ func (f *Fence) progress() (p agentapi.Progress, in bool) {
 }
 
 // Leave waits, as Await does, until it is known what became of all that this rank has finished,
-// and leaves the job.
+// and leaves the job. Its error does not tell what Finish has told.
 func (f *Fence) Leave(ctx context.Context) error {
-	err := f.Await(ctx)
+	err := f.await(ctx, func(v void) bool { return v.refused })
 	f.Close()
 	return err
 }

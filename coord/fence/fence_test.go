@@ -275,6 +275,45 @@ func TestAwait(t *testing.T) {
 	}
 }
 
+// What is void when it is finished is told by Finish, and by Await with its positions, once; who
+// leaves was told.
+func TestFinishOfWhatIsVoid(t *testing.T) {
+	a := agentapi.Attach{Plan: "p", Mode: "async", N: 1000, Ahead: 64}
+	state := agentapi.JobState{View: 1, World: 2, Lane: []agentapi.Span{{Start: 10, Stop: 100}}}
+	_, f, seat := sit(t, a, state)
+	ctx := within(t)
+	var taken [2]nd.Span
+	for i := range taken {
+		_, taken[i], _ = f.TryTake(5)
+	}
+	state.Epoch, state.Lane = 1, nil
+	seat.State(state)
+	for f.Holds(0, taken[0]) {
+		if ctx.Err() != nil {
+			t.Fatal("the epoch does not end")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	finish := func(x nd.Span) {
+		if ok, err := f.Finish(0, x, [2]uint64{}); ok || err != nil {
+			t.Errorf("positions of an epoch that is over: %v, %v", ok, err)
+		}
+	}
+	finish(taken[0])
+	var void *agentapi.VoidError
+	want := agentapi.Decided{Span: agentapi.Span(taken[0]), Reason: "void: not in the lane"}
+	if err := f.Await(ctx); !errors.As(err, &void) || !slices.Equal(void.Parts, []agentapi.Decided{want}) {
+		t.Errorf("%v", err)
+	}
+	if err := f.Await(ctx); err != nil {
+		t.Errorf("it was told: %v", err)
+	}
+	finish(taken[1])
+	if err := f.Leave(ctx); err != nil {
+		t.Errorf("Finish has told it: %v", err)
+	}
+}
+
 // Positions that several goroutines finish are committed in the lane's order all the same:
 // a part before its turn would be void. However many become due at once, the agent takes them.
 func TestFenceCommitsInOrder(t *testing.T) {
