@@ -131,6 +131,9 @@ func (f *Fence) take(state *agentapi.JobState, decided []agentapi.Decided) {
 	defer f.mu.Unlock()
 	if c := f.mu.cursor; c != nil {
 		for _, d := range decided {
+			if d.Epoch != c.Epoch() {
+				continue // all of it was given up with its epoch
+			}
 			verdict := coord.Effective
 			if !d.Effective {
 				verdict = coord.VoidLane

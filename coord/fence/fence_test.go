@@ -314,6 +314,31 @@ func TestFinishOfWhatIsVoid(t *testing.T) {
 	}
 }
 
+// A verdict that comes behind the end of its epoch is none on the same positions of the next.
+func TestVerdictOfAnEpochThatIsOver(t *testing.T) {
+	f := &Fence{}
+	f.mu.changed = make(chan struct{})
+	f.mu.cursor = coord.NewCursor(&coord.Job{Ahead: 64}, 0)
+	lane := []agentapi.Span{{Stop: 10}}
+	take := func(epoch int64) {
+		f.take(&agentapi.JobState{Epoch: epoch, Lane: lane}, nil)
+		_, x, _ := f.TryTake(10)
+		f.mu.cursor.Finish(x, [2]uint64{})
+		f.mu.cursor.Parts() // it is sent
+	}
+	take(0)
+	take(1)
+	f.Settled() // the epoch is over, and nothing was decided of it
+	f.take(nil, []agentapi.Decided{{Epoch: 0, Span: lane[0], Reason: "void: old view"}})
+	if s := f.Settled(); s != nil {
+		t.Errorf("of epoch 1: %+v", s)
+	}
+	f.take(nil, []agentapi.Decided{{Epoch: 1, Span: lane[0], Effective: true}})
+	if s := f.Settled(); len(s) != 1 || !s[0].Effective || s[0].Epoch != 1 {
+		t.Errorf("of epoch 1: %+v", s)
+	}
+}
+
 // Positions that several goroutines finish are committed in the lane's order all the same:
 // a part before its turn would be void. However many become due at once, the agent takes them.
 func TestFenceCommitsInOrder(t *testing.T) {
