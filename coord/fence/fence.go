@@ -47,7 +47,9 @@ type Fence struct {
 		state   agentapi.JobState
 		in      bool          // it has entered a view
 		entered entry         // what the rank works under
+		left    bool          // nothing is heard any more
 		changed chan struct{} // closed at the next change, and made anew
+		news    chan struct{} // the same for Changed
 		cursor  *coord.Cursor // async
 		settled []agentapi.Decided
 		void    []void // of what was finished, and that Await has not told
@@ -70,7 +72,7 @@ func attach(client *agentapi.Client, a agentapi.Attach, local int) (*Fence, erro
 		return nil, nd.Errorf(nd.ErrUnsupported, "the agent does not coordinate: start the job with headrace launch --live or headrace agent")
 	}
 	f := &Fence{client: client, steps: max(1, a.Steps), stop: make(chan struct{})}
-	f.mu.changed = make(chan struct{})
+	f.mu.changed, f.mu.news = make(chan struct{}), make(chan struct{})
 	f.mu.state.Rank = -1
 	if a.Mode == coord.Async.String() {
 		f.mu.cursor = coord.NewCursor(&coord.Job{Ahead: a.Ahead}, local)
@@ -129,6 +131,10 @@ func Open(ctx context.Context, id rank.Identity, a agentapi.Attach) (*Fence, err
 func (f *Fence) take(state *agentapi.JobState, decided []agentapi.Decided) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.mu.left {
+		return
+	}
+	before := newsOf(&f.mu.state)
 	if c := f.mu.cursor; c != nil {
 		for _, d := range decided {
 			if d.Epoch != c.Epoch() {
@@ -151,15 +157,14 @@ func (f *Fence) take(state *agentapi.JobState, decided []agentapi.Decided) {
 			for i, s := range state.Lane {
 				lane[i] = nd.Span(s)
 			}
-			before, finished := c.Epoch(), c.Undecided()
+			epoch, finished := c.Epoch(), c.Undecided()
 			for _, x := range c.Update(state.Epoch, lane) {
-				f.settle(notInLane(before, x), slices.Contains(finished, x))
+				f.settle(notInLane(epoch, x), slices.Contains(finished, x))
 			}
 		}
 		f.allow()
 	}
-	close(f.mu.changed)
-	f.mu.changed = make(chan struct{})
+	f.announce(before)
 }
 
 // settle notes what became of positions. f.mu is held.
@@ -284,7 +289,7 @@ func (f *Fence) Leave(ctx context.Context) error {
 }
 
 // Close leaves the job. What became of parts that are under way will not be known here: see
-// Leave. The client of Attach stays its owner's.
+// Leave. Who waits in a call is told that the rank has left. The client of Attach stays its owner's.
 func (f *Fence) Close() {
 	f.once.Do(func() {
 		close(f.stop)
@@ -293,5 +298,6 @@ func (f *Fence) Close() {
 		if f.owns {
 			_ = f.client.Close() // what was to be said is said
 		}
+		f.end()
 	})
 }

@@ -71,6 +71,24 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
+// until waits for what comes of something that the agent told: it looks at each change.
+func until(ctx context.Context, t *testing.T, f *Fence, what string, ok func() bool) {
+	t.Helper()
+	for {
+		f.mu.Lock()
+		changed := f.mu.changed
+		f.mu.Unlock()
+		if ok() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
 // A step passes while it is leased, waits while it is not, and is refused with the reason
 // when it is another view's; then the rank enters that view and goes on where it begins.
 func TestFenceLockstep(t *testing.T) {
@@ -145,6 +163,66 @@ func TestFenceLockstep(t *testing.T) {
 	seat.Fail(nd.Errorf(nd.ErrConfig, "evicted"))
 	for err := error(nil); !errors.Is(err, nd.ErrClosed); {
 		err = f.Lease(ctx, 1, 16)
+	}
+}
+
+// Changed tells of a new view, of a halt, of what is waited for and of the end, and not of leases.
+func TestChanged(t *testing.T) {
+	state := agentapi.JobState{View: 1, World: 2, Horizon: 10}
+	_, f, seat := sit(t, agentapi.Attach{Plan: "p", Mode: "lockstep", N: 100, Steps: 100}, state)
+	ctx := within(t)
+	for _, c := range []struct {
+		what   string
+		change func()
+		ok     func() bool
+	}{
+		{"a view", func() { state.View = 2 }, func() bool { p, _ := f.Newest(); return p.View == 2 }},
+		{"a halt", func() { state.Halted = true }, func() bool { _, halted := f.Newest(); return halted }},
+		{"a wait", func() { state.Waiting = "no majority" }, func() bool { return f.Waiting() != "" }},
+		{"a redo", func() { state.Redo, state.Cut = 1, 3 }, func() bool { return f.Err() == nil }},
+		{"the end", func() { state.Ending = "evicted" }, func() bool { return errors.Is(f.Err(), nd.ErrClosed) }},
+	} {
+		changed := f.Changed()
+		state.Horizon += 10
+		seat.State(state)
+		until(ctx, t, f, "a lease", func() bool {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.mu.state.Horizon == state.Horizon
+		})
+		select {
+		case <-changed:
+			t.Errorf("a lease is told as %s", c.what)
+		default:
+		}
+		c.change()
+		seat.State(state)
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatalf("%s is not told", c.what)
+		}
+		if !c.ok() {
+			t.Errorf("%s is told, and cannot be seen", c.what)
+		}
+	}
+}
+
+// A Fence that is closed keeps nobody waiting.
+func TestCloseEndsWaits(t *testing.T) {
+	_, f, _ := sit(t, agentapi.Attach{Plan: "p", Mode: "lockstep", N: 100, Steps: 100}, agentapi.JobState{World: 1, Horizon: 1})
+	ctx := within(t)
+	changed := f.Changed()
+	leased := make(chan error, 1)
+	go func() { leased <- f.Lease(ctx, 0, 1) }()
+	f.Close()
+	select {
+	case <-changed:
+	case <-ctx.Done():
+		t.Error("Changed")
+	}
+	if err := <-leased; !errors.Is(err, nd.ErrClosed) || !errors.Is(f.Err(), nd.ErrClosed) {
+		t.Errorf("Lease: %v, Err: %v", err, f.Err())
 	}
 }
 
@@ -288,12 +366,7 @@ func TestFinishOfWhatIsVoid(t *testing.T) {
 	}
 	state.Epoch, state.Lane = 1, nil
 	seat.State(state)
-	for f.Holds(0, taken[0]) {
-		if ctx.Err() != nil {
-			t.Fatal("the epoch does not end")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	until(ctx, t, f, "the end of the epoch", func() bool { return !f.Holds(0, taken[0]) })
 	finish := func(x nd.Span) {
 		if ok, err := f.Finish(0, x, [2]uint64{}); ok || err != nil {
 			t.Errorf("positions of an epoch that is over: %v, %v", ok, err)
@@ -317,7 +390,7 @@ func TestFinishOfWhatIsVoid(t *testing.T) {
 // A verdict that comes behind the end of its epoch is none on the same positions of the next.
 func TestVerdictOfAnEpochThatIsOver(t *testing.T) {
 	f := &Fence{}
-	f.mu.changed = make(chan struct{})
+	f.mu.changed, f.mu.news = make(chan struct{}), make(chan struct{})
 	f.mu.cursor = coord.NewCursor(&coord.Job{Ahead: 64}, 0)
 	lane := []agentapi.Span{{Stop: 10}}
 	take := func(epoch int64) {
