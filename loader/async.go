@@ -321,6 +321,14 @@ func (l *Loader) Flush(ctx context.Context) error {
 	return err
 }
 
+// Ahead is how many positions of a lane this rank may have under way at a time: with fewer
+// without a commit than these (agentapi.Attach.Ahead) its pipeline is never full.
+func (l *Loader) Ahead() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return int64(l.mu.pipe.Capacity())
+}
+
 // Locality is what a loader with Lanes has taken of storage blocks since New; false without
 // Lanes, or where the samples have no blocks.
 func (l *Loader) Locality() (Locality, bool) {

@@ -328,9 +328,16 @@ func TestEpochsOfLanes(t *testing.T) {
 	}
 }
 
-// What does not go with lanes is refused by name.
+// How much may be under way follows from the pipeline; what does not go with lanes is refused by name.
 func TestLanesConfig(t *testing.T) {
 	source := grid(t, 50)
+	for slots, want := range map[int]int64{0: 45, 7: 65} { // batches of 5: a look-ahead of four, two, three slots
+		cfg := config(store.NewMemory(objects(50)))
+		cfg.Lanes, cfg.Pipeline.Slots = &script{}, slots
+		if got := open(t, one(0, 2), source, cfg).Ahead(); got != want {
+			t.Errorf("%d slots: Ahead %d, want %d", slots, got, want)
+		}
+	}
 	for name, change := range map[string]func(*loader.Config){
 		"Global":     func(c *loader.Config) { c.BatchSize, c.Global = 0, 5 },
 		"Fence":      func(c *loader.Config) { c.Fence = &refusing{} },

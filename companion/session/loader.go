@@ -63,7 +63,6 @@ type loaderObject struct {
 	seat   *seat // nil in no job whose ranks come and go
 	epochs int64 // of an async job
 	manual bool  // the client commits
-	ahead  int64 // positions of an async job that a rank may have and not have committed
 }
 
 func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
@@ -102,15 +101,7 @@ func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &loaderObject{l: l, id: id, where: r.placed, source: source.source, seat: at, epochs: r.Loader.Epochs, manual: r.Loader.Manual, ahead: aheadOf(&c)}, nil
-}
-
-// aheadOf is how many positions a rank may have without a commit: the look-ahead, two
-// batches that wait behind it, and what the slots hold.
-func aheadOf(c *loader.Config) int64 {
-	const lookahead, slots = 4, 3 // the pipeline's defaults, of batches
-	n := max(c.Pipeline.Lookahead, lookahead*c.BatchSize)
-	return int64(n) + int64(2+max(c.Pipeline.Slots, slots))*int64(c.BatchSize)
+	return &loaderObject{l: l, id: id, where: r.placed, source: source.source, seat: at, epochs: r.Loader.Epochs, manual: r.Loader.Manual}, nil
 }
 
 func (o *loaderObject) close() error {

@@ -118,7 +118,7 @@ func (s *seat) take(ctx, patience context.Context, o *loaderObject) error {
 		a.Step = stream.Steps()
 	}
 	if s.async {
-		a.Mode, a.Epochs, a.Ahead, a.Step = "async", o.epochs, o.ahead, 0
+		a.Mode, a.Epochs, a.Ahead, a.Step = "async", o.epochs, o.l.Ahead(), 0
 	}
 	part, err := s.join(ctx, o.id, a)
 	if err != nil {
