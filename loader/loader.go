@@ -81,7 +81,7 @@ func New(ctx context.Context, id rank.Identity, source sampler.Source, cfg Confi
 	if cfg.Lanes != nil {
 		l.async = newAsync(&cfg, int64(rows), newAgain(&stream, source))
 	}
-	if l.agent, l.note, err = attach(ctx, l, cfg.NoCheck); err != nil {
+	if l.agent, l.note, err = attach(ctx, l, &cfg); err != nil {
 		return nil, errors.Join(err, pipe.Close())
 	}
 	return l, nil

@@ -99,7 +99,7 @@ func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
 	at.configure(&c, r.Loader.Manual)
 	l, err := loader.New(ctx, id, source.source, c)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, at.close())
 	}
 	return &loaderObject{l: l, id: id, where: r.placed, source: source.source, seat: at, epochs: r.Loader.Epochs, manual: r.Loader.Manual}, nil
 }
@@ -112,7 +112,7 @@ func (o *loaderObject) close() error {
 	} else if wait, ok := errors.AsType[*agentapi.WaitError](err); ok {
 		err = nd.Errorf(nd.ErrIO, "closed without an answer: %s", wait.Error())
 	}
-	return errors.Join(err, o.l.Close())
+	return errors.Join(err, o.l.Close(), o.seat.close())
 }
 
 // loaderAbout describes a loader; Load may change it.

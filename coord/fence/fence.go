@@ -66,8 +66,9 @@ type Place = agentapi.Place
 // any more. Enter tells its new place.
 type ViewError = agentapi.ViewError
 
-// attach attaches a rank, which has entered no view yet.
-func attach(client *agentapi.Client, a agentapi.Attach, local int) (*Fence, error) {
+// New attaches a rank to the job of its agent: Enter waits until it is in a view. The client stays
+// its owner's, to be closed after the Fence.
+func New(client *agentapi.Client, a agentapi.Attach, local int) (*Fence, error) {
 	if !client.Offers(agentapi.OfferCoord) {
 		return nil, nd.Errorf(nd.ErrUnsupported, "the agent does not coordinate: start the job with headrace launch --live or headrace agent")
 	}
@@ -87,20 +88,9 @@ func attach(client *agentapi.Client, a agentapi.Attach, local int) (*Fence, erro
 	return f, nil
 }
 
-// Attach attaches a rank to the job of its agent, and waits until it is in a view.
+// Attach is New, and waits until the rank is in a view.
 func Attach(ctx context.Context, client *agentapi.Client, a agentapi.Attach, local int) (*Fence, error) {
-	f, err := attach(client, a, local)
-	return entered(ctx, f, err)
-}
-
-// Dial is Open, and waits until the rank is in a view.
-func Dial(ctx context.Context, id rank.Identity, a agentapi.Attach) (*Fence, error) {
-	f, err := Open(ctx, id, a)
-	return entered(ctx, f, err)
-}
-
-// entered waits until the rank of a new Fence is in a view.
-func entered(ctx context.Context, f *Fence, err error) (*Fence, error) {
+	f, err := New(client, a, local)
 	if err != nil {
 		return nil, err
 	}
@@ -111,15 +101,15 @@ func entered(ctx context.Context, f *Fence, err error) (*Fence, error) {
 	return f, nil
 }
 
-// Open dials the agent that the identity names, and attaches the rank to its job: Enter waits
-// until it is in a view. The connection ends with the Fence.
-func Open(ctx context.Context, id rank.Identity, a agentapi.Attach) (*Fence, error) {
+// Dial connects to the agent that the identity names, attaches the rank to its job, and waits until
+// it is in a view. The connection ends with the Fence.
+func Dial(ctx context.Context, id rank.Identity, a agentapi.Attach) (*Fence, error) {
 	hello := agentapi.Hello{PID: os.Getpid(), RunID: id.RunID, Rank: id.Rank, World: id.World, LocalRank: id.LocalRank, Round: -1}
 	client, err := agentapi.Dial(ctx, id.Agent, hello)
 	if err != nil {
 		return nil, err
 	}
-	f, err := attach(client, a, id.LocalRank)
+	f, err := Attach(ctx, client, a, id.LocalRank)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
@@ -289,7 +279,7 @@ func (f *Fence) Leave(ctx context.Context) error {
 }
 
 // Close leaves the job. What became of parts that are under way will not be known here: see
-// Leave. Who waits in a call is told that the rank has left. The client of Attach stays its owner's.
+// Leave. Who waits in a call is told that the rank has left. The client of New and Attach stays its owner's.
 func (f *Fence) Close() {
 	f.once.Do(func() {
 		close(f.stop)
