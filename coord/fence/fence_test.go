@@ -47,14 +47,14 @@ func sit(t *testing.T, a agentapi.Attach, first agentapi.JobState) (*desk, *Fenc
 	if err != nil {
 		t.Fatal(err)
 	}
-	attached := make(chan *agentapi.Seat, 1)
-	go func() {
-		s := <-d.seat
-		s.State(first)
-		attached <- s
-	}()
-	f, err := Attach(context.Background(), client, a, 0)
+	f, err := New(client, a, 0)
 	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := within(t)
+	seat := receive(ctx, t, d.seat)
+	seat.State(first)
+	if _, err := f.Enter(ctx); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -62,13 +62,24 @@ func sit(t *testing.T, a agentapi.Attach, first agentapi.JobState) (*desk, *Fenc
 		_ = client.Close()
 		_ = server.Close()
 	})
-	return d, f, <-attached
+	return d, f, seat
 }
 
 func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// receive takes what must come.
+func receive[T any](ctx context.Context, t *testing.T, from <-chan T) (x T) {
+	t.Helper()
+	select {
+	case x = <-from:
+	case <-ctx.Done():
+		t.Fatal("nothing comes")
+	}
+	return x
 }
 
 // until waits for what comes of something that the agent told: it looks at each change.
@@ -105,10 +116,7 @@ func TestFenceLockstep(t *testing.T) {
 		}
 		f.Delivered(1, s)
 	}
-	for p := range d.progress {
-		if p == (agentapi.Progress{View: 3, Done: 109, Used: 110}) {
-			break
-		}
+	for receive(ctx, t, d.progress) != (agentapi.Progress{View: 3, Done: 109, Used: 110}) {
 	}
 	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	if err := f.Lease(short, 1, 10); !errors.Is(err, context.DeadlineExceeded) {
@@ -138,17 +146,15 @@ func TestFenceLockstep(t *testing.T) {
 	// A rank is lost: nothing passes until a redo says where to go on.
 	state.View, state.World, state.Cut, state.Halted = 5, 4, 118, true
 	seat.State(state)
-	for err := error(nil); !errors.As(err, &view) || !view.Halted; {
-		err = f.Lease(ctx, 1, 21)
-	}
+	until(ctx, t, f, "the halt", func() bool { return errors.As(f.Lease(ctx, 1, 21), &view) && view.Halted })
 	redone := make(chan error, 1)
 	go func() { redone <- f.Redo(ctx, 1, 15) }()
-	if r := <-d.redo; r != (agentapi.Redo{View: 5, Step: 115}) {
+	if r := receive(ctx, t, d.redo); r != (agentapi.Redo{View: 5, Step: 115}) {
 		t.Errorf("redo %+v", r)
 	}
 	state.Cut, state.Halted, state.Redo, state.Horizon = 115, false, 1, 140
 	seat.State(state)
-	if err := <-redone; err != nil {
+	if err := receive(ctx, t, redone); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Lease(ctx, 1, 15); !errors.As(err, &view) {
@@ -161,9 +167,7 @@ func TestFenceLockstep(t *testing.T) {
 		t.Error(err)
 	}
 	seat.Fail(nd.Errorf(nd.ErrConfig, "evicted"))
-	for err := error(nil); !errors.Is(err, nd.ErrClosed); {
-		err = f.Lease(ctx, 1, 16)
-	}
+	until(ctx, t, f, "the eviction", func() bool { return errors.Is(f.Lease(ctx, 1, 16), nd.ErrClosed) })
 }
 
 // Changed tells of a new view, of a halt, of what is waited for and of the end, and not of leases.
@@ -197,11 +201,7 @@ func TestChanged(t *testing.T) {
 		}
 		c.change()
 		seat.State(state)
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			t.Fatalf("%s is not told", c.what)
-		}
+		receive(ctx, t, changed)
 		if !c.ok() {
 			t.Errorf("%s is told, and cannot be seen", c.what)
 		}
@@ -216,12 +216,8 @@ func TestCloseEndsWaits(t *testing.T) {
 	leased := make(chan error, 1)
 	go func() { leased <- f.Lease(ctx, 0, 1) }()
 	f.Close()
-	select {
-	case <-changed:
-	case <-ctx.Done():
-		t.Error("Changed")
-	}
-	if err := <-leased; !errors.Is(err, nd.ErrClosed) || !errors.Is(f.Err(), nd.ErrClosed) {
+	receive(ctx, t, changed)
+	if err := receive(ctx, t, leased); !errors.Is(err, nd.ErrClosed) || !errors.Is(f.Err(), nd.ErrClosed) {
 		t.Errorf("Lease: %v, Err: %v", err, f.Err())
 	}
 }
@@ -260,7 +256,7 @@ func TestFenceAsync(t *testing.T) {
 	if ok, err := f.Finish(0, x, [2]uint64{1, 2}); !ok || err != nil {
 		t.Error(ok, err)
 	}
-	parts := <-d.parts
+	parts := receive(ctx, t, d.parts)
 	if parts[0].Span != (agentapi.Span{Start: 10, Stop: 16}) || parts[0].Digest != "00000000000000010000000000000002" {
 		t.Errorf("committed %+v", parts)
 	}
@@ -273,10 +269,13 @@ func TestFenceAsync(t *testing.T) {
 	if !f.Holds(0, span(16, 18)) {
 		t.Error("the rank does not hold what it has taken")
 	}
-	for void := []agentapi.Decided(nil); len(void) == 0; {
-		if void = slices.DeleteFunc(f.Settled(), func(d agentapi.Decided) bool { return d.Effective }); len(void) > 0 && nd.Span(void[0].Span) != span(18, 24) {
-			t.Errorf("void: %v", void)
-		}
+	var void []agentapi.Decided
+	until(ctx, t, f, "void positions", func() bool {
+		void = slices.DeleteFunc(f.Settled(), func(d agentapi.Decided) bool { return d.Effective })
+		return len(void) > 0
+	})
+	if nd.Span(void[0].Span) != span(18, 24) {
+		t.Errorf("void: %v", void)
 	}
 	if f.Holds(0, span(18, 24)) {
 		t.Error("the rank holds what is void")
@@ -286,7 +285,7 @@ func TestFenceAsync(t *testing.T) {
 	}
 	state.Over, state.Lane = true, nil
 	seat.State(state)
-	for err = nil; err == nil; {
+	for err = nil; err == nil; { // each takes one, or ends with ctx
 		_, _, err = f.Take(ctx, 1)
 	}
 	if !errors.Is(err, ErrOver) {
@@ -320,9 +319,7 @@ func TestAwait(t *testing.T) {
 	finish(x)
 	state.Waiting = "no majority"
 	seat.State(state)
-	for f.Waiting() == "" {
-		time.Sleep(time.Millisecond)
-	}
+	until(ctx, t, f, "a reason to wait", func() bool { return f.Waiting() != "" })
 	var wait *agentapi.WaitError
 	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
@@ -331,22 +328,22 @@ func TestAwait(t *testing.T) {
 	}
 	awaited := make(chan error, 1)
 	go func() { awaited <- f.Await(ctx) }()
-	seat.Decided([]agentapi.Decided{{Span: (<-d.parts)[0].Span, Effective: true}})
-	if err := <-awaited; err != nil {
+	seat.Decided([]agentapi.Decided{{Span: receive(ctx, t, d.parts)[0].Span, Effective: true}})
+	if err := receive(ctx, t, awaited); err != nil {
 		t.Error(err)
 	}
 	finish(y)
 	go func() { awaited <- f.Await(ctx) }()
-	seat.Decided([]agentapi.Decided{{Span: (<-d.parts)[0].Span, Reason: "void: old view"}})
+	seat.Decided([]agentapi.Decided{{Span: receive(ctx, t, d.parts)[0].Span, Reason: "void: old view"}})
 	var void *agentapi.VoidError
-	if err := <-awaited; !errors.As(err, &void) || len(void.Parts) != 1 || nd.Span(void.Parts[0].Span) != y {
+	if err := receive(ctx, t, awaited); !errors.As(err, &void) || len(void.Parts) != 1 || nd.Span(void.Parts[0].Span) != y {
 		t.Errorf("a void part: %v", err)
 	}
 	if err := f.Await(ctx); err != nil {
 		t.Errorf("it was told: %v", err)
 	}
 	finish(z) // and the connection ends: what became of it is not known, which is not void
-	<-d.parts
+	receive(ctx, t, d.parts)
 	seat.Fail(nd.Errorf(nd.ErrConfig, "evicted"))
 	if err := f.Await(ctx); !errors.Is(err, nd.ErrClosed) && !errors.Is(err, nd.ErrConfig) || errors.Is(err, agentapi.ErrVoid) {
 		t.Errorf("at the end: %v", err)
@@ -438,13 +435,7 @@ func TestFenceCommitsInOrder(t *testing.T) {
 		}()
 	}
 	for next := int64(0); next < n; {
-		var parts []agentapi.Part
-		select {
-		case parts = <-d.parts:
-		case <-ctx.Done():
-			t.Fatalf("nothing from position %d on", next)
-		}
-		for _, p := range parts {
+		for _, p := range receive(ctx, t, d.parts) {
 			if p.Span.Start != next {
 				t.Fatalf("positions from %d on, want %d", p.Span.Start, next)
 			}
