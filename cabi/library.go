@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"io"
 	"sync"
 
@@ -9,7 +8,6 @@ import (
 	"github.com/headrace/headrace/companion/session"
 	"github.com/headrace/headrace/coord/fence"
 	"github.com/headrace/headrace/nd"
-	"github.com/headrace/headrace/rank"
 )
 
 // The statuses that an export returns; the values are those of headrace.h.
@@ -42,8 +40,8 @@ func newLibrary(stderr io.Writer) *library {
 }
 
 // join takes a loader into the job of its agent.
-func join(ctx context.Context, id rank.Identity, a agentapi.Attach) (session.Part, error) {
-	f, err := fence.Open(ctx, id, a)
+func join(client *agentapi.Client, a agentapi.Attach, local int) (session.Part, error) {
+	f, err := fence.New(client, a, local)
 	if err != nil {
 		return nil, err // not f: a nil *fence.Fence is no nil Part
 	}

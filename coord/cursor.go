@@ -15,12 +15,17 @@ import (
 // Positions that are taken stay in the lane until their commit is applied. When the lane
 // changes under them, those that it does not have any more are void: another rank has
 // them, and this one must forget what it made of them.
+//
+// Take is on the path of each batch: it looks at the head of the rest alone, however many
+// pieces the lane is cut into. What changes the lane works the rest out.
 type Cursor struct {
 	epoch int64
 	lane  spans // as the machine has it
 	ahead int64
 	local int
 	taken []taken // in the order in which they were taken, which is the lane's
+	rest  spans   // the lane without what is taken
+	under int64   // positions that are taken
 }
 
 type taken struct {
@@ -45,11 +50,11 @@ func (c *Cursor) Update(epoch int64, lane []nd.Span) (void []nd.Span) {
 		for _, t := range c.taken {
 			void = append(void, t.span)
 		}
-		c.epoch, c.taken = epoch, nil
+		c.epoch, c.taken = epoch, c.taken[:0]
 	} else if slices.Equal(c.lane, lane) {
 		return nil // of what is taken, all that is void has been told
 	}
-	c.lane = slices.Clone(lane)
+	c.lane = append(c.lane[:0], lane...)
 	c.taken = slices.DeleteFunc(c.taken, func(t taken) bool {
 		if t.sent || c.lane.holds(t.span) {
 			return false
@@ -57,6 +62,7 @@ func (c *Cursor) Update(epoch int64, lane []nd.Span) (void []nd.Span) {
 		void = append(void, t.span)
 		return true
 	})
+	c.count()
 	return void
 }
 
@@ -65,31 +71,34 @@ func (s spans) holds(x nd.Span) bool {
 	return slices.ContainsFunc(s, func(o nd.Span) bool { return o.Start <= x.Start && x.Stop <= o.Stop })
 }
 
-// without is the lane without what is taken.
-func (c *Cursor) without() spans {
-	rest := slices.Clone(c.lane)
+// count works out the rest.
+func (c *Cursor) count() {
+	c.rest, c.under = append(c.rest[:0], c.lane...), 0
 	for _, t := range c.taken {
-		rest.cut(t.span)
+		c.rest.cut(t.span)
+		c.under += t.span.Len()
 	}
-	return rest
 }
 
-// cut takes a span out of a lane.
+// cut takes a span out of a lane, in place.
 func (s *spans) cut(x nd.Span) {
-	var out spans
-	for _, o := range *s {
-		if x.Stop <= o.Start || o.Stop <= x.Start {
-			out = append(out, o)
-			continue
-		}
-		if o.Start < x.Start {
-			out = append(out, nd.Span{Start: o.Start, Stop: x.Start})
-		}
-		if x.Stop < o.Stop {
-			out = append(out, nd.Span{Start: x.Stop, Stop: o.Stop})
+	for i := 0; i < len(*s); i++ {
+		o := &(*s)[i]
+		before, after := nd.Span{Start: o.Start, Stop: x.Start}, nd.Span{Start: x.Stop, Stop: o.Stop}
+		switch {
+		case x.Stop <= o.Start || o.Stop <= x.Start:
+		case before.Len() > 0 && after.Len() > 0:
+			*o = before
+			*s = slices.Insert(*s, i+1, after)
+		case before.Len() > 0:
+			*o = before
+		case after.Len() > 0:
+			*o = after
+		default:
+			*s = slices.Delete(*s, i, i+1)
+			i--
 		}
 	}
-	*s = out
 }
 
 // Wait is why nothing can be taken.
@@ -104,18 +113,17 @@ const (
 
 // Take gives at most n positions that follow each other, to be delivered.
 func (c *Cursor) Take(n int64) (nd.Span, Wait) {
-	rest := c.without()
-	if len(rest) == 0 {
+	if len(c.rest) == 0 {
 		return nd.Span{}, Finished
 	}
-	var under int64
-	for _, t := range c.taken {
-		under += t.span.Stop - t.span.Start
-	}
-	x := rest[0]
-	x.Stop = min(x.Stop, x.Start+min(n, c.ahead-under))
+	head := &c.rest[0]
+	x := nd.Span{Start: head.Start, Stop: min(head.Stop, head.Start+min(n, c.ahead-c.under))}
 	if x.Stop <= x.Start {
 		return nd.Span{}, Leased
+	}
+	c.under += x.Len()
+	if head.Start = x.Stop; head.Len() == 0 {
+		c.rest = c.rest[1:]
 	}
 	c.taken = append(c.taken, taken{span: x})
 	return x, Go
@@ -185,10 +193,14 @@ func (c *Cursor) Decide(x nd.Span, v Verdict) (void []nd.Span) {
 		if v != Effective {
 			void = append(void, t.span)
 		}
+		c.under -= t.span.Len()
 		return true
 	})
 	if v == Effective {
 		c.lane.cut(x)
+		c.rest.cut(x)
+	} else if len(void) > 0 {
+		c.count() // they may be in the lane still, to be taken again
 	}
 	return void
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/nd"
+	"github.com/headrace/headrace/rank"
 )
 
 // statsEvery is the time between two reports of the numbers to the agent.
@@ -17,6 +18,7 @@ const statsEvery = time.Second
 // nothing to do. It has one goroutine, which close ends.
 type agent struct {
 	client   *agentapi.Client
+	owns     bool      // the client is closed with the loader
 	compares bool      // plans are compared
 	stats    bool      // the other side takes them; the goroutine's
 	ask      chan *ask // holds one
@@ -36,30 +38,42 @@ type ask struct {
 
 // attach connects the loader to its agent. What is not there, or is another job's, is
 // done without; the note says so.
-func attach(ctx context.Context, l *Loader, noCheck bool) (a *agent, note string, err error) {
-	id := l.id
-	if id.Agent == "" {
+func attach(ctx context.Context, l *Loader, cfg *Config) (a *agent, note string, err error) {
+	client := cfg.Agent
+	switch {
+	case client != nil:
+	case l.id.Agent == "":
 		return nil, "", nil
+	default:
+		if client, note, err = dial(ctx, l.id); client == nil {
+			return nil, note, err
+		}
 	}
+	run, cancel := context.WithCancel(context.Background())
+	a = &agent{
+		client: client, owns: cfg.Agent == nil, stats: client.Offers(agentapi.OfferStats), ask: make(chan *ask, 1),
+		cancel: cancel, done: make(chan struct{}),
+		compares: !cfg.NoCheck && client.Offers(agentapi.OfferPlanCheck),
+	}
+	go a.run(run, l)
+	return a, "", nil
+}
+
+// dial connects to the agent that the identity names. Without a client there is a note, or
+// the error of the context.
+func dial(ctx context.Context, id rank.Identity) (client *agentapi.Client, note string, err error) {
 	hello := agentapi.Hello{PID: os.Getpid(), RunID: id.RunID, Rank: id.Rank, World: id.World, LocalRank: id.LocalRank, Round: -1}
 	if id.View != nil {
 		hello.Round = int(*id.View)
 	}
-	client, err := agentapi.Dial(ctx, id.Agent, hello)
+	client, err = agentapi.Dial(ctx, id.Agent, hello)
 	switch {
 	case ctx.Err() != nil:
 		return nil, "", ctx.Err()
 	case err != nil:
 		return nil, "without the launcher's agent: " + err.Error(), nil
 	}
-	run, cancel := context.WithCancel(context.Background())
-	a = &agent{
-		client: client, stats: client.Offers(agentapi.OfferStats), ask: make(chan *ask, 1),
-		cancel: cancel, done: make(chan struct{}),
-		compares: !noCheck && client.Offers(agentapi.OfferPlanCheck),
-	}
-	go a.run(run, l)
-	return a, "", nil
+	return client, "", nil
 }
 
 // run sends the numbers, and the plans when they are asked for.
@@ -156,5 +170,8 @@ func (a *agent) close() error {
 	}
 	a.cancel()
 	<-a.done
+	if !a.owns {
+		return nil
+	}
 	return a.client.Close()
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/pipeline"
 	"github.com/headrace/headrace/sampler"
@@ -20,7 +19,7 @@ import (
 type async struct {
 	lanes     Lanes
 	size      int64
-	onRelease bool
+	onRelease func(pipeline.Meta) // commits a batch; nil without CommitOnRelease
 
 	epoch  *sampler.Epoch // of what is taken
 	now    sampler.Source
@@ -37,9 +36,17 @@ type async struct {
 		out      []part // returned, and not committed
 		finished []part // committed, and not settled
 		locality Locality
-		err      error              // of a commit by a release
-		void     []agentapi.Decided // that a commit was told, and Flush was not
+		err      error // of a commit by a release
 	}
+}
+
+// newAsync is that of a loader whose batches have at most size samples.
+func newAsync(c *Config, size int64, again again) *async {
+	a := &async{lanes: c.Lanes, size: size, again: again}
+	if c.CommitOnRelease {
+		a.onRelease = a.released
+	}
+	return a
 }
 
 // part is the positions of one batch.
@@ -140,7 +147,7 @@ func (l *Loader) takeNext(ctx context.Context) error {
 	a := l.async
 	epoch, span, ok := a.lanes.TryTake(a.size)
 	if !ok {
-		if a.onRelease {
+		if a.onRelease != nil {
 			if err := a.finishAll(); err != nil {
 				return err
 			}
@@ -162,7 +169,7 @@ func (l *Loader) enqueue(epoch int64, span nd.Span) {
 		a.now, a.key, a.steps = sampler.InEpoch(l.source, epoch), a.epoch.DigestKey(epoch), 0
 		a.again.begin()
 	}
-	p := part{epoch: epoch, step: a.steps, span: span}
+	p := part{epoch: epoch, step: a.steps, span: span, samples: make([]sampler.Sample, 0, span.Len())}
 	a.steps++
 	order := a.epoch.Order()
 	for at := span.Start; at < span.Stop; at++ {
@@ -224,14 +231,14 @@ func (l *Loader) receive(ctx context.Context, pipe *pipeline.Pipeline) (*pipelin
 	}
 	l.mu.Unlock()
 	if batch == nil {
-		a.failed = &head
+		a.failed = new(head)
 		return nil, err
 	}
 	a.mu.Lock()
 	a.mu.out = append(a.mu.out, head)
 	a.mu.Unlock()
-	if a.onRelease {
-		batch.OnFree(func() { a.released(head) })
+	if a.onRelease != nil {
+		batch.OnFree(a.onRelease)
 	}
 	return batch, nil
 }
@@ -277,7 +284,11 @@ func (l *Loader) CommitStep(epoch, step int64) (bool, error) {
 	if l.async == nil {
 		return false, nd.Errorf(nd.ErrConfig, "a commit of a loader without Lanes")
 	}
-	a := l.async
+	return l.async.commit(epoch, step)
+}
+
+// commit commits a batch; one that is not out was committed before.
+func (a *async) commit(epoch, step int64) (bool, error) {
 	a.mu.Lock()
 	i := slices.IndexFunc(a.mu.out, func(p part) bool { return p.epoch == epoch && p.step == step })
 	if i < 0 {
@@ -294,7 +305,8 @@ func (l *Loader) CommitStep(epoch, step int64) (bool, error) {
 // loader with CommitOnRelease too. After nil all of it counts, for good. What does not is a
 // *agentapi.VoidError, which tells each part once, also those of which Commit was false. If ctx
 // ends first, the error matches its and says what is waited for; what was committed may count
-// all the same. It may be called after Close, while the Lanes are in the job.
+// all the same, and what does not is told by the next Flush. It may be called after Close,
+// while the Lanes are in the job.
 func (l *Loader) Flush(ctx context.Context) error {
 	if l.async == nil {
 		return nd.Errorf(nd.ErrConfig, "a flush of a loader without Lanes: nothing is committed")
@@ -303,17 +315,18 @@ func (l *Loader) Flush(ctx context.Context) error {
 	err := a.lanes.Await(ctx)
 	a.settle(l)
 	a.mu.Lock()
-	void := a.mu.void
-	failed := a.mu.err
-	a.mu.void, a.mu.err = nil, nil
-	a.mu.Unlock()
-	if e, ok := errors.AsType[*agentapi.VoidError](err); ok {
-		void, err = append(void, e.Parts...), nil
-	}
-	if len(void) > 0 {
-		err = errors.Join(&agentapi.VoidError{Parts: void}, err)
-	}
-	return errors.Join(err, failed)
+	defer a.mu.Unlock()
+	err = errors.Join(err, a.mu.err)
+	a.mu.err = nil
+	return err
+}
+
+// Ahead is how many positions of a lane this rank may have under way at a time: with fewer
+// without a commit than these (agentapi.Attach.Ahead) its pipeline is never full.
+func (l *Loader) Ahead() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return int64(l.mu.pipe.Capacity())
 }
 
 // Locality is what a loader with Lanes has taken of storage blocks since New; false without
@@ -328,17 +341,8 @@ func (l *Loader) Locality() (Locality, bool) {
 }
 
 // released commits a batch whose last holder has released it.
-func (a *async) released(p part) {
-	a.mu.Lock()
-	i := slices.IndexFunc(a.mu.out, func(o part) bool { return p.epoch == o.epoch && p.step == o.step })
-	if i >= 0 {
-		a.mu.out = slices.Delete(a.mu.out, i, i+1)
-	}
-	a.mu.Unlock()
-	if i < 0 {
-		return
-	}
-	if _, err := a.finish(p); err != nil {
+func (a *async) released(m pipeline.Meta) {
+	if _, err := a.commit(m.Epoch, m.Step); err != nil {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.mu.err = errors.Join(a.mu.err, err)
@@ -359,9 +363,6 @@ func (a *async) finishAll() error {
 	return nil
 }
 
-// mostVoid bounds what is kept for Flush, which need not be called.
-const mostVoid = 1024
-
 // finish tells the lanes of a batch that is done with.
 func (a *async) finish(p part) (bool, error) {
 	a.mu.Lock()
@@ -370,12 +371,6 @@ func (a *async) finish(p part) (bool, error) {
 	ok, err := a.lanes.Finish(p.epoch, p.span, p.digest.Lanes)
 	if !ok {
 		a.take(p.epoch, p.span)
-	}
-	if !ok && err == nil {
-		a.mu.Lock()
-		d := agentapi.Decided{Epoch: p.epoch, Span: agentapi.Span(p.span), Reason: "void: not in the lane"}
-		a.mu.void = append(a.mu.void[max(0, len(a.mu.void)-mostVoid+1):], d)
-		a.mu.Unlock()
 	}
 	return ok, err
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 
+	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/pipeline"
 	"github.com/headrace/headrace/rank"
@@ -56,6 +57,9 @@ type Config struct {
 	// NoCheck leaves out the comparison of the ranks' plans where the identity names an
 	// agent: for a loader that not all ranks open.
 	NoCheck bool
+	// Agent is a connection to the agent that the identity names, for who has one. Its owner
+	// closes it, after the loader. nil: the loader makes one of its own.
+	Agent *agentapi.Client
 	// Fence decides when a step may be returned; nil lets every step through.
 	Fence Fence
 	// Lanes hands out the positions that this rank returns, batches of at most BatchSize

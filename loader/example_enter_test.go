@@ -45,10 +45,30 @@ func ExampleLoader_Enter() {
 	if err := l.Enter(ctx, f.Place()); err != nil {
 		log.Fatal(err)
 	}
+	abort := func() {} // the collectives: one that waits for a rank which is lost waits for ever
+	go watch(ctx, f, abort)
 	step := func(*pipeline.Batch) error { return nil } // forward, backward, all-reduce, update
 	last := func() (epoch, step int64) { return 0, 0 } // where the newest state of the model is
 	if err := trainEpoch(ctx, f, l, step, last); err != nil {
 		log.Fatal(err)
+	}
+}
+
+// watch aborts what waits for a rank that is lost, as soon as the job is halted.
+func watch(ctx context.Context, f *fence.Fence, abort func()) {
+	for {
+		changed := f.Changed()
+		if _, halted := f.Newest(); halted {
+			abort()
+		}
+		if f.Err() != nil {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

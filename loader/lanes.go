@@ -30,7 +30,7 @@ type Lanes interface {
 	// Settled is what became of what Finish was told, once each, as it was taken.
 	Settled() []agentapi.Decided
 	// Await waits until it is known of all that Finish was told whether it counts: nil
-	// where all of it does, a *agentapi.VoidError that tells each other part once, or
-	// the error of a wait that ctx has ended.
+	// where all of it does, a *agentapi.VoidError that tells each other part once, also
+	// those of which Finish was false, or the error of a wait that ctx has ended.
 	Await(ctx context.Context) error
 }

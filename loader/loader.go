@@ -79,9 +79,9 @@ func New(ctx context.Context, id rank.Identity, source sampler.Source, cfg Confi
 	l.mu.pipe = pipe
 	l.moveTo(sampler.Resume{Stream: stream})
 	if cfg.Lanes != nil {
-		l.async = &async{lanes: cfg.Lanes, size: int64(rows), onRelease: cfg.CommitOnRelease, again: newAgain(&stream, source)}
+		l.async = newAsync(&cfg, int64(rows), newAgain(&stream, source))
 	}
-	if l.agent, l.note, err = attach(ctx, l, cfg.NoCheck); err != nil {
+	if l.agent, l.note, err = attach(ctx, l, &cfg); err != nil {
 		return nil, errors.Join(err, pipe.Close())
 	}
 	return l, nil

@@ -45,7 +45,7 @@ type Batch struct {
 	refs    atomic.Int32
 	place   place
 	free    func(*Batch)
-	freed   func() // nil, or what OnFree was given
+	freed   func(Meta) // nil, or what OnFree was given
 }
 
 // Tensor is the field of that name; it panics never: an unknown name gives a
@@ -129,7 +129,7 @@ func (b *Batch) Release(after Event) error {
 			if n == 1 {
 				b.free(b)
 				if b.freed != nil {
-					b.freed()
+					b.freed(b.meta)
 				}
 			}
 			return nil
@@ -139,7 +139,7 @@ func (b *Batch) Release(after Event) error {
 
 // OnFree has a function called once after the last Release, by who releases. It is for
 // the receiver of Next, before the batch goes to anyone else.
-func (b *Batch) OnFree(f func()) { b.freed = f }
+func (b *Batch) OnFree(f func(Meta)) { b.freed = f }
 
 // ReleaseOn is Release after the work that a stream of the batch's GPU has been
 // given so far: the slot is not written again before that is done, and nobody

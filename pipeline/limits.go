@@ -53,6 +53,10 @@ func ringBytes(chunk int64) int64 { return max(slabBytes, 2*chunk+maxRead) }
 // and the next one comes when its consumer is back.
 func (c *Config) room() int { return c.Lookahead + 2*c.BatchSize }
 
+// Capacity is the most samples that are under way at a time: pushed, and in no batch that
+// was released.
+func (p *Pipeline) Capacity() int { return p.cfg.room() + p.cfg.Slots*p.cfg.BatchSize }
+
 func (c *Config) setDefaults() {
 	set := func(field *int, value int) {
 		if *field == 0 {

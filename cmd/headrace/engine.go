@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"github.com/headrace/headrace/companion"
 	"github.com/headrace/headrace/companion/session"
 	"github.com/headrace/headrace/coord/fence"
-	"github.com/headrace/headrace/rank"
 )
 
 // listening is what engine says of itself once it is ready.
@@ -65,8 +63,8 @@ the two take turns.`,
 }
 
 // join takes a client's loader into the job of its agent.
-func join(ctx context.Context, id rank.Identity, a agentapi.Attach) (session.Part, error) {
-	f, err := fence.Open(ctx, id, a)
+func join(client *agentapi.Client, a agentapi.Attach, local int) (session.Part, error) {
+	f, err := fence.New(client, a, local)
 	if err != nil {
 		return nil, err // not f: a nil *fence.Fence is no nil Part
 	}

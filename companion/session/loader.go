@@ -63,7 +63,6 @@ type loaderObject struct {
 	seat   *seat // nil in no job whose ranks come and go
 	epochs int64 // of an async job
 	manual bool  // the client commits
-	ahead  int64 // positions of an async job that a rank may have and not have committed
 }
 
 func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
@@ -100,17 +99,9 @@ func openLoader(ctx context.Context, r *request) (*loaderObject, error) {
 	at.configure(&c, r.Loader.Manual)
 	l, err := loader.New(ctx, id, source.source, c)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, at.close())
 	}
-	return &loaderObject{l: l, id: id, where: r.placed, source: source.source, seat: at, epochs: r.Loader.Epochs, manual: r.Loader.Manual, ahead: aheadOf(&c)}, nil
-}
-
-// aheadOf is how many positions a rank may have without a commit: the look-ahead, two
-// batches that wait behind it, and what the slots hold.
-func aheadOf(c *loader.Config) int64 {
-	const lookahead, slots = 4, 3 // the pipeline's defaults, of batches
-	n := max(c.Pipeline.Lookahead, lookahead*c.BatchSize)
-	return int64(n) + int64(2+max(c.Pipeline.Slots, slots))*int64(c.BatchSize)
+	return &loaderObject{l: l, id: id, where: r.placed, source: source.source, seat: at, epochs: r.Loader.Epochs, manual: r.Loader.Manual}, nil
 }
 
 func (o *loaderObject) close() error {
@@ -121,7 +112,7 @@ func (o *loaderObject) close() error {
 	} else if wait, ok := errors.AsType[*agentapi.WaitError](err); ok {
 		err = nd.Errorf(nd.ErrIO, "closed without an answer: %s", wait.Error())
 	}
-	return errors.Join(err, o.l.Close())
+	return errors.Join(err, o.l.Close(), o.seat.close())
 }
 
 // loaderAbout describes a loader; Load may change it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"sync"
 	"time"
 
@@ -32,17 +33,20 @@ type Part interface {
 	Close()
 }
 
-// Join takes a rank into the job of the agent that its identity names, and waits until it
-// is in a view when it enters. What a coordinator is, a session is told by its owner.
-type Join func(ctx context.Context, id rank.Identity, a agentapi.Attach) (Part, error)
+// Join takes a rank into the job of its agent. It waits for no view: that is for Enter. The
+// client stays the caller's. What a coordinator is, a session is told by its owner.
+type Join func(client *agentapi.Client, a agentapi.Attach, local int) (Part, error)
 
 // seat is a loader's place in a job: kept for it from when the loader is opened, and taken
 // before its first batch, so that the state of a checkpoint can be loaded in between.
+//
+// It owns the rank's connection to its agent, by which the loader sends its numbers too.
 type seat struct {
 	join  Join
 	async bool
 	mu    struct {
 		sync.Mutex
+		client  *agentapi.Client
 		part    Part
 		entered bool
 	}
@@ -59,16 +63,17 @@ func findSeat(ctx context.Context, r *request, id rank.Identity) (*seat, error) 
 	must := spec.Coord == "require" || spec.Mode == "async"
 	why := "HEADRACE_AGENT is not set"
 	if id.Agent != "" {
-		client, err := agentapi.Dial(ctx, id.Agent, agentapi.Hello{RunID: id.RunID, Rank: id.Rank, World: id.World, LocalRank: id.LocalRank, Round: -1})
+		client, err := dial(ctx, id)
 		if err != nil {
 			return nil, nd.Errorf(nd.ErrIO, "whether this rank joins a job is not known: %w; unset HEADRACE_AGENT, or give coord=\"off\", if it joins none", err)
 		}
-		offered := client.Offers(agentapi.OfferCoord)
+		if client.Offers(agentapi.OfferCoord) && r.join != nil {
+			s := &seat{join: r.join, async: spec.Mode == "async"}
+			s.mu.client = client
+			return s, nil
+		}
 		if err := client.Close(); err != nil {
 			return nil, err
-		}
-		if offered && r.join != nil {
-			return &seat{join: r.join, async: spec.Mode == "async"}, nil
 		}
 		why = "the agent at HEADRACE_AGENT does not coordinate"
 	}
@@ -78,11 +83,48 @@ func findSeat(ctx context.Context, r *request, id rank.Identity) (*seat, error) 
 	return nil, nil
 }
 
+// dial connects a rank to its agent. Its round is left out: in a job whose ranks come and go a
+// number of a view is the agent's to say.
+func dial(ctx context.Context, id rank.Identity) (*agentapi.Client, error) {
+	hello := agentapi.Hello{PID: os.Getpid(), RunID: id.RunID, Rank: id.Rank, World: id.World, LocalRank: id.LocalRank, Round: -1}
+	return agentapi.Dial(ctx, id.Agent, hello)
+}
+
+// connected is the connection to the agent: a new one where the agent has begun again since, and
+// the loader's numbers end.
+func (s *seat) connected(ctx context.Context, id rank.Identity) (*agentapi.Client, error) {
+	s.mu.Lock()
+	client := s.mu.client
+	s.mu.Unlock()
+	if client.Err() == nil {
+		return client, nil
+	}
+	again, err := dial(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.mu.client = again
+	s.mu.Unlock()
+	return again, client.Close()
+}
+
+// close ends the connection.
+func (s *seat) close() error {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.client.Close()
+}
+
 // configure has a loader ask the seat what it may return.
 func (s *seat) configure(c *loader.Config, manual bool) {
 	if s == nil {
 		return
 	}
+	c.Agent = s.mu.client
 	c.NoCheck = true // the job takes ranks of one plan alone
 	if s.async {
 		c.Lanes, c.CommitOnRelease = s, !manual
@@ -118,9 +160,13 @@ func (s *seat) take(ctx, patience context.Context, o *loaderObject) error {
 		a.Step = stream.Steps()
 	}
 	if s.async {
-		a.Mode, a.Epochs, a.Ahead, a.Step = "async", o.epochs, o.ahead, 0
+		a.Mode, a.Epochs, a.Ahead, a.Step = "async", o.epochs, o.l.Ahead(), 0
 	}
-	part, err := s.join(ctx, o.id, a)
+	client, err := s.connected(ctx, o.id)
+	if err != nil {
+		return err
+	}
+	part, err := s.join(client, a, o.id.LocalRank)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package fence
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -80,29 +81,53 @@ func (f *Fence) Settled() []agentapi.Decided {
 // ErrOver is the end of an async job: all epochs are complete. It matches io.EOF.
 var ErrOver = fmt.Errorf("the job is over: %w", io.EOF)
 
+// void is what was finished and does not count.
+type void struct {
+	agentapi.Decided
+	refused bool // Finish has said so
+}
+
+// mostVoid bounds what is kept for Await, which need not be called.
+const mostVoid = 1024
+
+// lose keeps for Await what is void; the oldest goes where there is too much. f.mu is held.
+func (f *Fence) lose(v void) {
+	f.mu.void = append(f.mu.void[max(0, len(f.mu.void)-mostVoid+1):], v)
+}
+
+// notInLane is what became of positions that another rank has.
+func notInLane(epoch int64, x nd.Span) agentapi.Decided {
+	return agentapi.Decided{Epoch: epoch, Span: agentapi.Span(x), Reason: coord.VoidLane.String()}
+}
+
 // Await waits until it is known of all that this rank has finished whether it counts: nil
 // means that it does, and stays so. What is void is a *agentapi.VoidError, which tells each
-// part once. Parts are decided in the lane's order: what is finished waits for what was
-// taken before it. If ctx ends first the error is a *agentapi.WaitError.
+// part once, also those of which Finish was false. Parts are decided in the lane's order:
+// what is finished waits for what was taken before it. If ctx ends first the error is a
+// *agentapi.WaitError, and what is void is told by the next Await.
 func (f *Fence) Await(ctx context.Context) error {
+	return f.await(ctx, func(void) bool { return false })
+}
+
+// await is Await that does not tell what is told already.
+func (f *Fence) await(ctx context.Context, told func(void) bool) error {
 	for {
 		f.mu.Lock()
-		s, changed, void := f.mu.state, f.mu.changed, f.mu.void
+		s, changed := f.mu.state, f.mu.changed
 		var open []nd.Span
 		if f.mu.cursor != nil {
 			open = f.mu.cursor.Undecided()
 		}
-		if len(open) == 0 {
-			f.mu.void = nil
+		var err error
+		if len(open) == 0 || s.Ending != "" {
+			err = f.tell(told)
 		}
 		f.mu.Unlock()
 		switch {
-		case len(open) == 0 && len(void) > 0:
-			return &agentapi.VoidError{Parts: void}
 		case len(open) == 0:
-			return nil
+			return err
 		case s.Ending != "":
-			return nd.Errorf(nd.ErrClosed, "it is not known what became of %s: %s", list(open), s.Ending)
+			return errors.Join(err, nd.Errorf(nd.ErrClosed, "it is not known what became of %s: %s", list(open), s.Ending))
 		}
 		select {
 		case <-changed:
@@ -110,6 +135,21 @@ func (f *Fence) Await(ctx context.Context) error {
 			return f.waited(ctx, "it is not known yet what became of "+list(open))
 		}
 	}
+}
+
+// tell is the error of what is void and was not told, which is told now. f.mu is held.
+func (f *Fence) tell(told func(void) bool) error {
+	var lost []agentapi.Decided
+	for _, v := range f.mu.void {
+		if !told(v) {
+			lost = append(lost, v.Decided)
+		}
+	}
+	f.mu.void = nil
+	if lost == nil {
+		return nil
+	}
+	return &agentapi.VoidError{Parts: lost}
 }
 
 // list names positions, the first of many.
@@ -121,13 +161,14 @@ func list(spans []nd.Span) string {
 	return text
 }
 
-// Finish commits positions that were taken and are done; Await tells what becomes of them. It
-// is false where they are void already: another rank has them.
+// Finish commits positions that were taken and are done, once; Await tells what becomes of them.
+// It is false where they are void already: another rank has them.
 func (f *Fence) Finish(epoch int64, positions nd.Span, digest [2]uint64) (bool, error) {
 	f.commit.Lock()
 	defer f.commit.Unlock()
 	f.mu.Lock()
 	if epoch != f.mu.cursor.Epoch() || !f.mu.cursor.Finish(positions, digest) {
+		f.lose(void{notInLane(epoch, positions), true})
 		f.mu.Unlock()
 		return false, nil
 	}

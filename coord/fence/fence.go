@@ -47,10 +47,12 @@ type Fence struct {
 		state   agentapi.JobState
 		in      bool          // it has entered a view
 		entered entry         // what the rank works under
+		left    bool          // nothing is heard any more
 		changed chan struct{} // closed at the next change, and made anew
+		news    chan struct{} // the same for Changed
 		cursor  *coord.Cursor // async
 		settled []agentapi.Decided
-		void    []agentapi.Decided // of what was finished, and that Await has not told
+		void    []void // of what was finished, and that Await has not told
 	}
 }
 
@@ -64,13 +66,14 @@ type Place = agentapi.Place
 // any more. Enter tells its new place.
 type ViewError = agentapi.ViewError
 
-// attach attaches a rank, which has entered no view yet.
-func attach(client *agentapi.Client, a agentapi.Attach, local int) (*Fence, error) {
+// New attaches a rank to the job of its agent: Enter waits until it is in a view. The client stays
+// its owner's, to be closed after the Fence.
+func New(client *agentapi.Client, a agentapi.Attach, local int) (*Fence, error) {
 	if !client.Offers(agentapi.OfferCoord) {
 		return nil, nd.Errorf(nd.ErrUnsupported, "the agent does not coordinate: start the job with headrace launch --live or headrace agent")
 	}
 	f := &Fence{client: client, steps: max(1, a.Steps), stop: make(chan struct{})}
-	f.mu.changed = make(chan struct{})
+	f.mu.changed, f.mu.news = make(chan struct{}), make(chan struct{})
 	f.mu.state.Rank = -1
 	if a.Mode == coord.Async.String() {
 		f.mu.cursor = coord.NewCursor(&coord.Job{Ahead: a.Ahead}, local)
@@ -85,20 +88,9 @@ func attach(client *agentapi.Client, a agentapi.Attach, local int) (*Fence, erro
 	return f, nil
 }
 
-// Attach attaches a rank to the job of its agent, and waits until it is in a view.
+// Attach is New, and waits until the rank is in a view.
 func Attach(ctx context.Context, client *agentapi.Client, a agentapi.Attach, local int) (*Fence, error) {
-	f, err := attach(client, a, local)
-	return entered(ctx, f, err)
-}
-
-// Dial is Open, and waits until the rank is in a view.
-func Dial(ctx context.Context, id rank.Identity, a agentapi.Attach) (*Fence, error) {
-	f, err := Open(ctx, id, a)
-	return entered(ctx, f, err)
-}
-
-// entered waits until the rank of a new Fence is in a view.
-func entered(ctx context.Context, f *Fence, err error) (*Fence, error) {
+	f, err := New(client, a, local)
 	if err != nil {
 		return nil, err
 	}
@@ -109,15 +101,15 @@ func entered(ctx context.Context, f *Fence, err error) (*Fence, error) {
 	return f, nil
 }
 
-// Open dials the agent that the identity names, and attaches the rank to its job: Enter waits
-// until it is in a view. The connection ends with the Fence.
-func Open(ctx context.Context, id rank.Identity, a agentapi.Attach) (*Fence, error) {
+// Dial connects to the agent that the identity names, attaches the rank to its job, and waits until
+// it is in a view. The connection ends with the Fence.
+func Dial(ctx context.Context, id rank.Identity, a agentapi.Attach) (*Fence, error) {
 	hello := agentapi.Hello{PID: os.Getpid(), RunID: id.RunID, Rank: id.Rank, World: id.World, LocalRank: id.LocalRank, Round: -1}
 	client, err := agentapi.Dial(ctx, id.Agent, hello)
 	if err != nil {
 		return nil, err
 	}
-	f, err := attach(client, a, id.LocalRank)
+	f, err := Attach(ctx, client, a, id.LocalRank)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
@@ -129,8 +121,15 @@ func Open(ctx context.Context, id rank.Identity, a agentapi.Attach) (*Fence, err
 func (f *Fence) take(state *agentapi.JobState, decided []agentapi.Decided) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.mu.left {
+		return
+	}
+	before := newsOf(&f.mu.state)
 	if c := f.mu.cursor; c != nil {
 		for _, d := range decided {
+			if d.Epoch != c.Epoch() {
+				continue // all of it was given up with its epoch
+			}
 			verdict := coord.Effective
 			if !d.Effective {
 				verdict = coord.VoidLane
@@ -148,25 +147,21 @@ func (f *Fence) take(state *agentapi.JobState, decided []agentapi.Decided) {
 			for i, s := range state.Lane {
 				lane[i] = nd.Span(s)
 			}
-			before, finished := c.Epoch(), c.Undecided()
+			epoch, finished := c.Epoch(), c.Undecided()
 			for _, x := range c.Update(state.Epoch, lane) {
-				f.settle(agentapi.Decided{Epoch: before, Span: agentapi.Span(x), Reason: coord.VoidLane.String()}, slices.Contains(finished, x))
+				f.settle(notInLane(epoch, x), slices.Contains(finished, x))
 			}
 		}
 		f.allow()
 	}
-	close(f.mu.changed)
-	f.mu.changed = make(chan struct{})
+	f.announce(before)
 }
-
-// mostVoid bounds what is kept for Await, which need not be called.
-const mostVoid = 1024
 
 // settle notes what became of positions. f.mu is held.
 func (f *Fence) settle(d agentapi.Decided, finished bool) {
 	f.mu.settled = append(f.mu.settled, d)
 	if finished && !d.Effective {
-		f.mu.void = append(f.mu.void[max(0, len(f.mu.void)-mostVoid+1):], d)
+		f.lose(void{Decided: d})
 	}
 }
 
@@ -276,15 +271,15 @@ func (f *Fence) progress() (p agentapi.Progress, in bool) {
 }
 
 // Leave waits, as Await does, until it is known what became of all that this rank has finished,
-// and leaves the job.
+// and leaves the job. Its error does not tell what Finish has told.
 func (f *Fence) Leave(ctx context.Context) error {
-	err := f.Await(ctx)
+	err := f.await(ctx, func(v void) bool { return v.refused })
 	f.Close()
 	return err
 }
 
 // Close leaves the job. What became of parts that are under way will not be known here: see
-// Leave. The client of Attach stays its owner's.
+// Leave. Who waits in a call is told that the rank has left. The client of New and Attach stays its owner's.
 func (f *Fence) Close() {
 	f.once.Do(func() {
 		close(f.stop)
@@ -293,5 +288,6 @@ func (f *Fence) Close() {
 		if f.owns {
 			_ = f.client.Close() // what was to be said is said
 		}
+		f.end()
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/agentapi"
+	"github.com/headrace/headrace/coord"
 	"github.com/headrace/headrace/nd"
 )
 
@@ -46,14 +47,14 @@ func sit(t *testing.T, a agentapi.Attach, first agentapi.JobState) (*desk, *Fenc
 	if err != nil {
 		t.Fatal(err)
 	}
-	attached := make(chan *agentapi.Seat, 1)
-	go func() {
-		s := <-d.seat
-		s.State(first)
-		attached <- s
-	}()
-	f, err := Attach(context.Background(), client, a, 0)
+	f, err := New(client, a, 0)
 	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := within(t)
+	seat := receive(ctx, t, d.seat)
+	seat.State(first)
+	if _, err := f.Enter(ctx); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -61,13 +62,42 @@ func sit(t *testing.T, a agentapi.Attach, first agentapi.JobState) (*desk, *Fenc
 		_ = client.Close()
 		_ = server.Close()
 	})
-	return d, f, <-attached
+	return d, f, seat
 }
 
 func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// receive takes what must come.
+func receive[T any](ctx context.Context, t *testing.T, from <-chan T) (x T) {
+	t.Helper()
+	select {
+	case x = <-from:
+	case <-ctx.Done():
+		t.Fatal("nothing comes")
+	}
+	return x
+}
+
+// until waits for what comes of something that the agent told: it looks at each change.
+func until(ctx context.Context, t *testing.T, f *Fence, what string, ok func() bool) {
+	t.Helper()
+	for {
+		f.mu.Lock()
+		changed := f.mu.changed
+		f.mu.Unlock()
+		if ok() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatalf("not in time: %s", what)
+		}
+	}
 }
 
 // A step passes while it is leased, waits while it is not, and is refused with the reason
@@ -86,10 +116,7 @@ func TestFenceLockstep(t *testing.T) {
 		}
 		f.Delivered(1, s)
 	}
-	for p := range d.progress {
-		if p == (agentapi.Progress{View: 3, Done: 109, Used: 110}) {
-			break
-		}
+	for receive(ctx, t, d.progress) != (agentapi.Progress{View: 3, Done: 109, Used: 110}) {
 	}
 	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	if err := f.Lease(short, 1, 10); !errors.Is(err, context.DeadlineExceeded) {
@@ -119,17 +146,15 @@ func TestFenceLockstep(t *testing.T) {
 	// A rank is lost: nothing passes until a redo says where to go on.
 	state.View, state.World, state.Cut, state.Halted = 5, 4, 118, true
 	seat.State(state)
-	for err := error(nil); !errors.As(err, &view) || !view.Halted; {
-		err = f.Lease(ctx, 1, 21)
-	}
+	until(ctx, t, f, "the halt", func() bool { return errors.As(f.Lease(ctx, 1, 21), &view) && view.Halted })
 	redone := make(chan error, 1)
 	go func() { redone <- f.Redo(ctx, 1, 15) }()
-	if r := <-d.redo; r != (agentapi.Redo{View: 5, Step: 115}) {
+	if r := receive(ctx, t, d.redo); r != (agentapi.Redo{View: 5, Step: 115}) {
 		t.Errorf("redo %+v", r)
 	}
 	state.Cut, state.Halted, state.Redo, state.Horizon = 115, false, 1, 140
 	seat.State(state)
-	if err := <-redone; err != nil {
+	if err := receive(ctx, t, redone); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Lease(ctx, 1, 15); !errors.As(err, &view) {
@@ -142,8 +167,58 @@ func TestFenceLockstep(t *testing.T) {
 		t.Error(err)
 	}
 	seat.Fail(nd.Errorf(nd.ErrConfig, "evicted"))
-	for err := error(nil); !errors.Is(err, nd.ErrClosed); {
-		err = f.Lease(ctx, 1, 16)
+	until(ctx, t, f, "the eviction", func() bool { return errors.Is(f.Lease(ctx, 1, 16), nd.ErrClosed) })
+}
+
+// Changed tells of a new view, of a halt, of what is waited for and of the end, and not of leases.
+func TestChanged(t *testing.T) {
+	state := agentapi.JobState{View: 1, World: 2, Horizon: 10}
+	_, f, seat := sit(t, agentapi.Attach{Plan: "p", Mode: "lockstep", N: 100, Steps: 100}, state)
+	ctx := within(t)
+	for _, c := range []struct {
+		what   string
+		change func()
+		ok     func() bool
+	}{
+		{"a view", func() { state.View = 2 }, func() bool { p, _ := f.Newest(); return p.View == 2 }},
+		{"a halt", func() { state.Halted = true }, func() bool { _, halted := f.Newest(); return halted }},
+		{"a wait", func() { state.Waiting = "no majority" }, func() bool { return f.Waiting() != "" }},
+		{"a redo", func() { state.Redo, state.Cut = 1, 3 }, func() bool { return f.Err() == nil }},
+		{"the end", func() { state.Ending = "evicted" }, func() bool { return errors.Is(f.Err(), nd.ErrClosed) }},
+	} {
+		changed := f.Changed()
+		state.Horizon += 10
+		seat.State(state)
+		until(ctx, t, f, "a lease", func() bool {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.mu.state.Horizon == state.Horizon
+		})
+		select {
+		case <-changed:
+			t.Errorf("a lease is told as %s", c.what)
+		default:
+		}
+		c.change()
+		seat.State(state)
+		receive(ctx, t, changed)
+		if !c.ok() {
+			t.Errorf("%s is told, and cannot be seen", c.what)
+		}
+	}
+}
+
+// A Fence that is closed keeps nobody waiting.
+func TestCloseEndsWaits(t *testing.T) {
+	_, f, _ := sit(t, agentapi.Attach{Plan: "p", Mode: "lockstep", N: 100, Steps: 100}, agentapi.JobState{World: 1, Horizon: 1})
+	ctx := within(t)
+	changed := f.Changed()
+	leased := make(chan error, 1)
+	go func() { leased <- f.Lease(ctx, 0, 1) }()
+	f.Close()
+	receive(ctx, t, changed)
+	if err := receive(ctx, t, leased); !errors.Is(err, nd.ErrClosed) || !errors.Is(f.Err(), nd.ErrClosed) {
+		t.Errorf("Lease: %v, Err: %v", err, f.Err())
 	}
 }
 
@@ -181,7 +256,7 @@ func TestFenceAsync(t *testing.T) {
 	if ok, err := f.Finish(0, x, [2]uint64{1, 2}); !ok || err != nil {
 		t.Error(ok, err)
 	}
-	parts := <-d.parts
+	parts := receive(ctx, t, d.parts)
 	if parts[0].Span != (agentapi.Span{Start: 10, Stop: 16}) || parts[0].Digest != "00000000000000010000000000000002" {
 		t.Errorf("committed %+v", parts)
 	}
@@ -194,10 +269,13 @@ func TestFenceAsync(t *testing.T) {
 	if !f.Holds(0, span(16, 18)) {
 		t.Error("the rank does not hold what it has taken")
 	}
-	for void := []agentapi.Decided(nil); len(void) == 0; {
-		if void = slices.DeleteFunc(f.Settled(), func(d agentapi.Decided) bool { return d.Effective }); len(void) > 0 && nd.Span(void[0].Span) != span(18, 24) {
-			t.Errorf("void: %v", void)
-		}
+	var void []agentapi.Decided
+	until(ctx, t, f, "void positions", func() bool {
+		void = slices.DeleteFunc(f.Settled(), func(d agentapi.Decided) bool { return d.Effective })
+		return len(void) > 0
+	})
+	if nd.Span(void[0].Span) != span(18, 24) {
+		t.Errorf("void: %v", void)
 	}
 	if f.Holds(0, span(18, 24)) {
 		t.Error("the rank holds what is void")
@@ -207,7 +285,7 @@ func TestFenceAsync(t *testing.T) {
 	}
 	state.Over, state.Lane = true, nil
 	seat.State(state)
-	for err = nil; err == nil; {
+	for err = nil; err == nil; { // each takes one, or ends with ctx
 		_, _, err = f.Take(ctx, 1)
 	}
 	if !errors.Is(err, ErrOver) {
@@ -241,9 +319,7 @@ func TestAwait(t *testing.T) {
 	finish(x)
 	state.Waiting = "no majority"
 	seat.State(state)
-	for f.Waiting() == "" {
-		time.Sleep(time.Millisecond)
-	}
+	until(ctx, t, f, "a reason to wait", func() bool { return f.Waiting() != "" })
 	var wait *agentapi.WaitError
 	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
@@ -252,25 +328,84 @@ func TestAwait(t *testing.T) {
 	}
 	awaited := make(chan error, 1)
 	go func() { awaited <- f.Await(ctx) }()
-	seat.Decided([]agentapi.Decided{{Span: (<-d.parts)[0].Span, Effective: true}})
-	if err := <-awaited; err != nil {
+	seat.Decided([]agentapi.Decided{{Span: receive(ctx, t, d.parts)[0].Span, Effective: true}})
+	if err := receive(ctx, t, awaited); err != nil {
 		t.Error(err)
 	}
 	finish(y)
 	go func() { awaited <- f.Await(ctx) }()
-	seat.Decided([]agentapi.Decided{{Span: (<-d.parts)[0].Span, Reason: "void: old view"}})
+	seat.Decided([]agentapi.Decided{{Span: receive(ctx, t, d.parts)[0].Span, Reason: "void: old view"}})
 	var void *agentapi.VoidError
-	if err := <-awaited; !errors.As(err, &void) || len(void.Parts) != 1 || nd.Span(void.Parts[0].Span) != y {
+	if err := receive(ctx, t, awaited); !errors.As(err, &void) || len(void.Parts) != 1 || nd.Span(void.Parts[0].Span) != y {
 		t.Errorf("a void part: %v", err)
 	}
 	if err := f.Await(ctx); err != nil {
 		t.Errorf("it was told: %v", err)
 	}
 	finish(z) // and the connection ends: what became of it is not known, which is not void
-	<-d.parts
+	receive(ctx, t, d.parts)
 	seat.Fail(nd.Errorf(nd.ErrConfig, "evicted"))
 	if err := f.Await(ctx); !errors.Is(err, nd.ErrClosed) && !errors.Is(err, nd.ErrConfig) || errors.Is(err, agentapi.ErrVoid) {
 		t.Errorf("at the end: %v", err)
+	}
+}
+
+// What is void when it is finished is told by Finish, and by Await with its positions, once; who
+// leaves was told.
+func TestFinishOfWhatIsVoid(t *testing.T) {
+	a := agentapi.Attach{Plan: "p", Mode: "async", N: 1000, Ahead: 64}
+	state := agentapi.JobState{View: 1, World: 2, Lane: []agentapi.Span{{Start: 10, Stop: 100}}}
+	_, f, seat := sit(t, a, state)
+	ctx := within(t)
+	var taken [2]nd.Span
+	for i := range taken {
+		_, taken[i], _ = f.TryTake(5)
+	}
+	state.Epoch, state.Lane = 1, nil
+	seat.State(state)
+	until(ctx, t, f, "the end of the epoch", func() bool { return !f.Holds(0, taken[0]) })
+	finish := func(x nd.Span) {
+		if ok, err := f.Finish(0, x, [2]uint64{}); ok || err != nil {
+			t.Errorf("positions of an epoch that is over: %v, %v", ok, err)
+		}
+	}
+	finish(taken[0])
+	var void *agentapi.VoidError
+	want := agentapi.Decided{Span: agentapi.Span(taken[0]), Reason: "void: not in the lane"}
+	if err := f.Await(ctx); !errors.As(err, &void) || !slices.Equal(void.Parts, []agentapi.Decided{want}) {
+		t.Errorf("%v", err)
+	}
+	if err := f.Await(ctx); err != nil {
+		t.Errorf("it was told: %v", err)
+	}
+	finish(taken[1])
+	if err := f.Leave(ctx); err != nil {
+		t.Errorf("Finish has told it: %v", err)
+	}
+}
+
+// A verdict that comes behind the end of its epoch is none on the same positions of the next.
+func TestVerdictOfAnEpochThatIsOver(t *testing.T) {
+	f := &Fence{}
+	f.mu.changed, f.mu.news = make(chan struct{}), make(chan struct{})
+	f.mu.cursor = coord.NewCursor(&coord.Job{Ahead: 64}, 0)
+	lane := []agentapi.Span{{Stop: 10}}
+	take := func(epoch int64) {
+		f.take(&agentapi.JobState{Epoch: epoch, Lane: lane}, nil)
+		_, x, _ := f.TryTake(10)
+		f.mu.cursor.Finish(x, [2]uint64{})
+		f.mu.cursor.Parts() // it is sent
+	}
+	take(0)
+	take(1)
+	f.Settled() // the epoch is over, and nothing was decided of it
+	f.take(nil, []agentapi.Decided{{Epoch: 0, Span: lane[0], Reason: "void: old view"}})
+	if s := f.Settled(); s != nil {
+		t.Errorf("of epoch 1: %+v", s)
+	}
+	f.take(nil, []agentapi.Decided{{Epoch: 1, Span: lane[0], Effective: true}})
+	if s := f.Settled(); len(s) != 1 || !s[0].Effective || s[0].Epoch != 1 {
+		t.Errorf("of epoch 1: %+v", s)
 	}
 }
 
@@ -300,18 +435,53 @@ func TestFenceCommitsInOrder(t *testing.T) {
 		}()
 	}
 	for next := int64(0); next < n; {
-		var parts []agentapi.Part
-		select {
-		case parts = <-d.parts:
-		case <-ctx.Done():
-			t.Fatalf("nothing from position %d on", next)
-		}
-		for _, p := range parts {
+		for _, p := range receive(ctx, t, d.parts) {
 			if p.Span.Start != next {
 				t.Fatalf("positions from %d on, want %d", p.Span.Start, next)
 			}
 			next = p.Span.Stop
 		}
+	}
+}
+
+// What a batch of a lane costs a trainer: no allocation, also where the lane is in pieces.
+func TestTakeAllocatesNothing(t *testing.T) {
+	first := agentapi.JobState{World: 1, Lane: make([]agentapi.Span, 500)}
+	for i := range first.Lane {
+		first.Lane[i] = agentapi.Span{Start: 20 * int64(i), Stop: 20*int64(i) + 10}
+	}
+	_, f, _ := sit(t, agentapi.Attach{Mode: "async", N: 1 << 40, Ahead: 1 << 40}, first)
+	ctx := within(t)
+	for range 128 { // room for what is taken
+		f.TryTake(5)
+	}
+	if n := testing.AllocsPerRun(50, func() {
+		epoch, x, ok := f.TryTake(5)
+		_, y, err := f.Take(ctx, 5)
+		if !ok || err != nil || !f.Holds(epoch, x) || !f.Holds(epoch, y) || f.Settled() != nil {
+			t.Fatal(ok, err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations in two batches", n)
+	}
+}
+
+// BenchmarkTake is a batch's way through the lane: taken, looked at, finished, sent, decided.
+func BenchmarkTake(b *testing.B) {
+	f := &Fence{}
+	f.mu.cursor = coord.NewCursor(&coord.Job{Ahead: 1 << 62}, 0)
+	f.mu.cursor.Update(0, []nd.Span{{Stop: 1 << 62}})
+	for range 9 {
+		f.TryTake(5)
+	}
+	b.ReportAllocs()
+	for at := int64(0); b.Loop(); at += 5 {
+		epoch, x, _ := f.TryTake(5)
+		f.Holds(epoch, x)
+		oldest := span(at, at+5)
+		f.mu.cursor.Finish(oldest, [2]uint64{})
+		f.mu.cursor.Parts()
+		f.mu.cursor.Decide(oldest, coord.Effective)
 	}
 }
 
