@@ -130,7 +130,8 @@ func (a *Agent) State() group.State {
 	return a.mu.state
 }
 
-// Close leaves the job and ends all that the agent has started.
+// Close leaves the job and ends all that the agent has started. It waits until the others decide
+// without this agent, for some seconds at most.
 func (a *Agent) Close() error {
 	a.mu.Lock()
 	first := !a.mu.closed
@@ -170,6 +171,7 @@ func (a *Agent) run() {
 	for {
 		select {
 		case <-a.stop:
+			a.leave(beat.C)
 			a.end()
 			return
 		case <-beat.C:
@@ -226,12 +228,9 @@ func (a *Agent) take(x any) {
 	}
 }
 
-// act does what the node wants done, and tells the ranks what is new.
-func (a *Agent) act() {
+// carry does what the node wants done.
+func (a *Agent) carry() {
 	n := a.self.node
-	if n == nil {
-		return
-	}
 	for _, s := range n.Outbox() {
 		a.watch.sent++
 		a.links.send(s.To.Address, s.Message)
@@ -239,10 +238,19 @@ func (a *Agent) act() {
 	for _, e := range n.Events() {
 		a.note(e)
 	}
-	state := n.State()
 	if a.self.gossip != nil {
 		a.self.gossip.spread(n.Stamp())
 	}
+}
+
+// act does that, and tells the ranks what is new.
+func (a *Agent) act() {
+	n := a.self.node
+	if n == nil {
+		return
+	}
+	a.carry()
+	state := n.State()
 	if now := a.now(); a.watch.due(now) {
 		a.sample(now, &state)
 	}
@@ -418,14 +426,39 @@ func (a *Agent) part(id coord.ID, forms bool) (*group.Node, error) {
 	return group.New(cfg, a.now())
 }
 
-// end leaves.
-func (a *Agent) end() {
-	if n := a.self.node; n != nil {
-		n.Leave(a.now())
-		for _, s := range n.Outbox() {
-			a.links.send(s.To.Address, s.Message)
+// leaveBound is how long an agent that leaves waits at most until the others decide without it.
+const leaveBound = 5 * time.Second
+
+// leave takes part on until the others decide without this agent: of two, one that went at once
+// would leave the other without a majority. Its ranks have no agent any more.
+func (a *Agent) leave(beat <-chan time.Time) {
+	n := a.self.node
+	if n == nil {
+		return
+	}
+	bound := time.NewTimer(leaveBound)
+	defer bound.Stop()
+	n.Leave(a.now())
+	for a.carry(); !n.Left(); a.carry() {
+		select {
+		case <-beat:
+			n.Tick(a.now())
+		case <-a.inbox.wake:
+			list, _ := a.inbox.take()
+			for _, x := range list {
+				if _, is := x.(call); !is { // who has called was told that the agent has ended
+					a.take(x)
+				}
+			}
+		case <-bound.C:
+			a.event("leaves", fmt.Sprintf("not agreed within %v: the others may be without a majority", leaveBound))
+			return
 		}
 	}
+}
+
+// end ends all that the agent has started.
+func (a *Agent) end() {
 	a.links.flush(time.Second)
 	if a.self.gossip != nil {
 		a.self.gossip.close(time.Second)

@@ -69,7 +69,7 @@ func (l *leader) decide(n *Node) {
 		}
 		return
 	}
-	if _, leaves := l.gone[n.cfg.Self.ID]; leaves && l.may(n, "hand over") {
+	if l.leaves(n) && n.now-n.voter.since >= n.cfg.Quiet && l.may(n, "hand over") { // the others may be leaving too, and say so
 		l.handOver(n, m)
 	}
 	l.change(n, m)
@@ -84,7 +84,37 @@ func (l *leader) decide(n *Node) {
 	}
 }
 
-// handOver has another voter lead: an agent that goes cannot evict itself.
+// leaves reports whether this leader goes itself.
+func (l *leader) leaves(n *Node) bool {
+	_, leaves := l.gone[n.cfg.Self.ID]
+	return leaves
+}
+
+// last reports whether no other voter is left to whom a leader that goes could hand over, as in
+// a job of two, where one votes. Then it evicts itself, if another member is left: see yield.
+func (l *leader) last(n *Node, v *coord.View) bool {
+	stays := func(id coord.ID) bool {
+		_, gone := n.lost(id)
+		return id != n.cfg.Self.ID && !gone
+	}
+	return !slices.ContainsFunc(v.Voters, stays) && slices.ContainsFunc(v.Members, func(o coord.Member) bool { return stays(o.ID) })
+}
+
+// yield has the voters of a view decide in place of this agent, which leads and is not in that
+// view: both sets of voters decide until one of the new ones leads, so that the job is never
+// without who can.
+func (l *leader) yield(n *Node) {
+	m, v := &n.voter.machine, n.voter
+	l.vote(n, m)
+	for _, id := range m.View().Voters {
+		if v.has(id.Raft()) && l.may(n, "hand over") {
+			v.node.TransferLeader(n.cfg.Self.ID.Raft()) // it is asked anew
+			v.node.TransferLeader(id.Raft())
+		}
+	}
+}
+
+// handOver has another voter lead: while there is one, an agent that goes does not evict itself.
 func (l *leader) handOver(n *Node, m *coord.Machine) {
 	v := n.voter
 	v.node.TransferLeader(n.cfg.Self.ID.Raft()) // the one that was asked before has not come: it is not waited for
@@ -123,9 +153,10 @@ func (l *leader) change(n *Node, m *coord.Machine) {
 func (l *leader) due(n *Node, m *coord.Machine) *coord.Change {
 	v := m.View()
 	c := &coord.Change{View: v.Number}
+	last := l.leaves(n) && l.last(n, v)
 	for i := range v.Members {
 		id := v.Members[i].ID
-		if why, gone := n.lost(id); gone && id != n.cfg.Self.ID {
+		if why, gone := n.lost(id); gone && (id != n.cfg.Self.ID || last) {
 			c.Evict = append(c.Evict, id)
 			c.Reason = why
 			continue

@@ -45,8 +45,42 @@ func (n *Node) Gone(now time.Duration, id coord.ID, reason string) {
 	n.send(n.toLeader(), g)
 }
 
-// Leave says that this agent goes.
-func (n *Node) Leave(now time.Duration) { n.Gone(now, n.cfg.Self.ID, "it left") }
+// Leave begins to leave the job: the others are told until they have taken this agent out. It
+// is to be ticked on until Left, for a few seconds at most.
+func (n *Node) Leave(now time.Duration) {
+	n.now = now
+	n.leaving.begun, n.leaving.to = true, coord.ID{}
+	n.sayLeave()
+	n.ready()
+}
+
+// sayLeave tells the leader that this agent goes: each leader at once, and again and again.
+func (n *Node) sayLeave() {
+	l := &n.leaving
+	if !l.begun || !n.member() {
+		return
+	}
+	to := n.toLeader().ID
+	if to == l.to && n.now-l.said < again*n.cfg.Beat {
+		return
+	}
+	l.said, l.to = n.now, to
+	n.Gone(n.now, n.cfg.Self.ID, "it left")
+}
+
+// Left reports that an agent that leaves is not waited for: the others decide without it, or it
+// can do nothing more for that. Those that do not vote are not needed at all. One that is out of
+// the view and hears of no voter was taken out of the group without that it was told: who leads
+// would speak, and who wants to would ask it.
+func (n *Node) Left() bool {
+	switch {
+	case n.ending != "":
+		return !n.Lingers() || !n.voter.leads && n.now-n.voter.asked >= deafAfter*n.cfg.Beat
+	case n.view == nil, n.known.Over, n.Deaf(), len(n.view.Members) == 1:
+		return true
+	}
+	return n.voter == nil && !n.isVoter(n.cfg.Self.ID)
+}
 
 // Ranks says which local ranks there are, in order. The end of each is told, even where
 // another process takes its place at once: that one is served when a view has been without it.

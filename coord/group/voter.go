@@ -23,6 +23,7 @@ type voter struct {
 	begin   uint64        // first entry that the storage keeps
 	heard   time.Duration // of the leader, or that this one stood
 	led     time.Duration // when the leader last said something
+	asked   time.Duration // when anyone of the group did
 	leader  uint64
 	leads   bool
 	alone   time.Duration // until then the leader is known to have no majority
@@ -110,6 +111,7 @@ func (n *Node) receiveRaft(from coord.Source, data []byte) {
 	}
 	n.vote()
 	v := n.voter
+	v.asked = n.now
 	switch m.GetType() {
 	case raftpb.MessageType_MsgApp, raftpb.MessageType_MsgHeartbeat, raftpb.MessageType_MsgSnap:
 		if m.GetTerm() >= v.node.BasicStatus().GetTerm() { // else of one that leads no more
@@ -225,6 +227,9 @@ func (n *Node) apply(e *raftpb.Entry) {
 		}
 		v.config = v.node.ApplyConfChange(&change)
 		v.snapshot() // a newcomer takes none that does not name it
+		if n.ending != "" && v.leads {
+			n.lead.yield(n) // before raft by itself ends the time of both sets
+		}
 		return
 	}
 	if len(e.GetData()) == 0 {
