@@ -326,7 +326,7 @@ func (a *Agent) quit() {
 	a.self, a.alone = incarnation{}, 0 // who begins again has all its time to find the job
 }
 
-// again begins as another member, after an eviction.
+// again begins as another member, after an eviction or the end of a voter that cannot go on.
 func (a *Agent) again(why string) {
 	a.event("again", why)
 	a.watch.rejoins++
@@ -334,6 +334,10 @@ func (a *Agent) again(why string) {
 		a.found = addresses(v, a.self.id, a.address)
 	}
 	a.giveUp(a.self.node.Undecided())
+	if len(a.contacts()) == 0 {
+		a.fail(nd.Errorf(nd.ErrIO, "the job is lost on this node, and no other agent is known: %s", why))
+		return
+	}
 	a.quit()
 	a.config.Form = false
 	a.beginAgain()

@@ -108,23 +108,22 @@ func (l *leader) yield(n *Node) {
 	l.vote(n, m)
 	for _, id := range m.View().Voters {
 		if v.has(id.Raft()) && l.may(n, "hand over") {
-			v.node.TransferLeader(n.cfg.Self.ID.Raft()) // it is asked anew
-			v.node.TransferLeader(id.Raft())
+			v.transfer(n.cfg.Self.ID.Raft(), id.Raft())
 		}
 	}
 }
 
 // handOver has another voter lead: while there is one, an agent that goes does not evict itself.
 func (l *leader) handOver(n *Node, m *coord.Machine) {
-	v := n.voter
-	v.node.TransferLeader(n.cfg.Self.ID.Raft()) // the one that was asked before has not come: it is not waited for
+	v, to := n.voter, uint64(0)
 	for _, id := range m.View().Voters {
 		at, ok := v.answered[id.Raft()]
 		if _, lost := n.lost(id); ok && n.now-at < again*n.cfg.Beat && !lost && v.has(id.Raft()) {
-			v.node.TransferLeader(id.Raft())
-			return
+			to = id.Raft()
+			break
 		}
 	}
+	v.transfer(n.cfg.Self.ID.Raft(), to)
 }
 
 // change proposes the next view once no more changes come.
@@ -283,7 +282,7 @@ func (l *leader) vote(n *Node, m *coord.Machine) {
 		}
 	}
 	if len(changes) > 0 && l.may(n, "voters") {
-		_ = n.voter.node.ProposeConfChange(&raftpb.ConfChangeV2{Changes: changes}) // made again if it is lost
+		n.voter.call(func() { _ = n.voter.node.ProposeConfChange(&raftpb.ConfChangeV2{Changes: changes}) }) // made again if it is lost
 	}
 }
 

@@ -93,7 +93,7 @@ func (n *Node) Tick(now time.Duration) {
 	n.now = now
 	if n.ending != "" {
 		if n.voter != nil && n.voter.leads {
-			n.voter.node.Tick()
+			n.voter.call(n.voter.node.Tick)
 			n.lead.yield(n)
 		}
 		n.ready()

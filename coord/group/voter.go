@@ -2,6 +2,7 @@ package group
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -27,6 +28,7 @@ type voter struct {
 	leader  uint64
 	leads   bool
 	alone   time.Duration // until then the leader is known to have no majority
+	broken  string        // why it cannot go on; empty: it can
 
 	// answered is when each voter has last said something to this one, which leads.
 	answered map[uint64]time.Duration
@@ -78,7 +80,7 @@ func (v *voter) has(id uint64) bool {
 // tick has the leader send heartbeats, and stands for election when there is silence:
 // the first voter after Silence, each further one Stagger later.
 func (v *voter) tick(n *Node) {
-	v.node.Tick()
+	v.call(v.node.Tick)
 	if v.leads {
 		v.heard = n.now
 		n.lead.decide(n)
@@ -87,7 +89,7 @@ func (v *voter) tick(n *Node) {
 	place := slices.Index(sorted(v.config.GetVoters()), n.cfg.Self.ID.Raft())
 	if place >= 0 && n.now-v.heard >= n.cfg.Silence+time.Duration(place)*n.cfg.Stagger {
 		v.heard = n.now
-		_ = v.node.Campaign() // who may not stand now may later
+		v.call(func() { _ = v.node.Campaign() }) // who may not stand now may later
 	}
 }
 
@@ -124,7 +126,7 @@ func (n *Node) receiveRaft(from coord.Source, data []byte) {
 	if _, known := n.peer(from.ID.Raft()); !known && len(n.others) < maxOthers {
 		n.others[from.ID.Raft()] = from
 	}
-	_ = v.node.Step(&m) // what does not fit is dropped, as a lost message is
+	v.call(func() { _ = v.node.Step(&m) }) // what does not fit is dropped, as a lost message is
 }
 
 // proposable reports whether another voter may put these entries into the log: such that all
@@ -162,23 +164,32 @@ func (n *Node) start(v *voter) *voter {
 // ready does what the group wants done, until it wants no more.
 func (n *Node) ready() {
 	v := n.voter
-	for v != nil && v.node.HasReady() {
-		rd := v.node.Ready()
-		v.keep(rd)
+	for v != nil {
+		rd, some := v.next()
+		if !some {
+			break
+		}
 		n.sendRaft(rd.Messages)
 		if s := rd.Snapshot; s != nil && s.GetMetadata().GetIndex() > 0 {
 			n.restore(s)
 		}
 		for _, e := range rd.CommittedEntries {
-			n.apply(e)
+			if v.broken == "" {
+				n.apply(e)
+			}
 		}
-		v.node.Advance(rd)
+		v.call(func() { v.node.Advance(rd) })
 		n.noteLeader()
 	}
-	if v != nil {
-		v.compact()
-		n.leave()
+	if v == nil {
+		return
 	}
+	v.compact()
+	if v.broken != "" {
+		n.broke()
+		return
+	}
+	n.leave()
 }
 
 // keep stores what raft must find again.
@@ -223,9 +234,10 @@ func (n *Node) apply(e *raftpb.Entry) {
 	case raftpb.EntryType_EntryConfChange, raftpb.EntryType_EntryConfChangeV2:
 		var change raftpb.ConfChangeV2
 		if err := proto.Unmarshal(e.GetData(), &change); err != nil {
-			panic(err) // a majority has the same bytes
+			v.broken = fmt.Sprintf("a change of voters at index %d: %v", e.GetIndex(), err)
+			return
 		}
-		v.config = v.node.ApplyConfChange(&change)
+		v.call(func() { v.config = v.node.ApplyConfChange(&change) })
 		v.snapshot() // a newcomer takes none that does not name it
 		if n.ending != "" && v.leads {
 			n.lead.yield(n) // before raft by itself ends the time of both sets
@@ -267,7 +279,8 @@ func (n *Node) restore(s *raftpb.Snapshot) {
 	v.applied, v.config = s.GetMetadata().GetIndex(), s.GetMetadata().GetConfState()
 	if len(s.GetData()) > 0 {
 		if err := v.machine.Restore(s.GetData()); err != nil {
-			panic(err) // a voter of the same version wrote it
+			v.broken = fmt.Sprintf("the snapshot of index %d: %v", v.applied, err)
+			return
 		}
 		n.brief()
 		n.spread(true, nil)
@@ -280,9 +293,11 @@ func (v *voter) snapshot() {
 	if v.machine.Formed() {
 		data = v.machine.Snapshot()
 	}
-	if _, err := v.storage.CreateSnapshot(v.applied, v.config, data); err != nil && !errors.Is(err, raft.ErrSnapOutOfDate) {
-		panic(err) // of an index that is applied and kept
-	}
+	v.call(func() {
+		if _, err := v.storage.CreateSnapshot(v.applied, v.config, data); err != nil && !errors.Is(err, raft.ErrSnapOutOfDate) {
+			panic(err) // of an index that is applied and kept
+		}
+	})
 }
 
 // compact replaces old entries by a snapshot.
@@ -292,9 +307,11 @@ func (v *voter) compact() {
 	}
 	v.snapshot()
 	v.begin = v.applied - keepEntries
-	if err := v.storage.Compact(v.begin); err != nil {
-		panic(err) // it is applied and kept
-	}
+	v.call(func() {
+		if err := v.storage.Compact(v.begin); err != nil {
+			panic(err) // it is applied and kept
+		}
+	})
 }
 
 // noteLeader follows who leads.
@@ -372,5 +389,7 @@ func (n *Node) propose(e coord.Entry) bool {
 		n.event(Event{Kind: Dropped, ID: n.cfg.Self.ID, Reason: "an entry of this agent that cannot be read: " + err.Error()})
 		return false
 	}
-	return v.node.Propose(data) == nil
+	err := raft.ErrProposalDropped
+	v.call(func() { err = v.node.Propose(data) })
+	return err == nil
 }
