@@ -36,6 +36,7 @@ type Agent struct {
 	seats   map[int]*seat // by local rank
 	seated  uint64        // how many there were
 	told    map[int]agentapi.JobState
+	said    said             // what told was made of
 	former  *agentapi.Attach // what the ranks mean by the job, from the first of them
 	order   []int
 	found   []string      // where agents of the job were as it was evicted, besides the contacts
@@ -52,7 +53,7 @@ type Agent struct {
 	drops  drops
 	settle prometheus.Histogram
 
-	mu struct {
+	mu struct { // the innermost lock, but for those of who looks: it is held while their function runs, see Look
 		sync.Mutex
 		state   group.State
 		self    coord.ID

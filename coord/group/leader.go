@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -286,6 +287,10 @@ func (l *leader) vote(n *Node, m *coord.Machine) {
 	}
 }
 
+// mostMoves bounds the tails that are given at once: at the end of an epoch thousands of ranks
+// may be idle, and each move is an entry of the log. The next ones follow a few beats later.
+const mostMoves = 64
+
 // rebalance gives idle ranks the tails of the slowest lanes.
 func (l *leader) rebalance(n *Node, m *coord.Machine) {
 	if m.Over() || !l.may(n, "rebalance") {
@@ -300,8 +305,8 @@ func (l *leader) rebalance(n *Node, m *coord.Machine) {
 			busy = append(busy, rank)
 		}
 	}
-	slices.SortStableFunc(busy, func(a, b int) int { return int(m.Left(b) - m.Left(a)) })
-	for i := range min(len(idle), len(busy)) {
+	slices.SortStableFunc(busy, func(a, b int) int { return cmp.Compare(m.Left(b), m.Left(a)) })
+	for i := range min(len(idle), len(busy), mostMoves) {
 		n.propose(&coord.Rebalance{View: m.View().Number, From: busy[i], To: idle[i]})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -155,21 +156,24 @@ func (n *Node) State() State {
 	return s
 }
 
-// Waiting is why nothing new can be decided now; empty: it can, as far as is known.
+// Waiting is all of why nothing new can be decided now; empty: it can, as far as is known.
 func (n *Node) Waiting() string {
+	var why []string
 	switch {
 	case n.ending != "":
 		return ""
 	case n.view == nil:
 		return "no agent of the job has answered yet"
-	case !n.known.Open:
-		return fmt.Sprintf("%d ranks are there, and more are expected", n.view.World())
-	case n.known.Halted:
-		return "a rank was lost: the trainer must say from which step to go on"
 	case n.Deaf():
-		return fmt.Sprintf("a majority of the %d voters does not answer: nothing new is decided without it", len(n.view.Voters))
+		why = append(why, fmt.Sprintf("a majority of the %d voters does not answer: nothing new is decided without it", len(n.view.Voters)))
 	}
-	return ""
+	switch {
+	case !n.known.Open:
+		why = append(why, fmt.Sprintf("%d ranks are there, and more are expected", n.view.World()))
+	case n.known.Halted:
+		why = append(why, "a rank was lost: the trainer must say from which step to go on")
+	}
+	return strings.Join(why, "; and ")
 }
 
 // Deaf reports that this agent hears of no majority of the voters.
@@ -260,6 +264,7 @@ func (n *Node) Term(index uint64) (term uint64, ok bool) {
 type Held struct {
 	Others, Followers, Gossip, Joins, Reports, Gone int
 	Waiting, Entries, Events, Messages              int
+	Bytes                                           int // of the entries that are applied
 }
 
 // Held counts what this agent keeps.
@@ -272,7 +277,7 @@ func (n *Node) Held() Held {
 	if n.voter != nil {
 		last, _ := n.voter.storage.LastIndex()
 		first, _ := n.voter.storage.FirstIndex()
-		h.Entries = int(last - first + 1)
+		h.Entries, h.Bytes = int(last-first+1), n.voter.bytes
 	}
 	return h
 }

@@ -21,7 +21,9 @@ type voter struct {
 	machine coord.Machine
 	config  *raftpb.ConfState // as applied
 	applied uint64
-	begin   uint64        // first entry that the storage keeps
+	begin   uint64        // the entries behind it are those that the storage keeps
+	sizes   []int         // of the kept ones that are applied, in bytes
+	bytes   int           // sum of sizes
 	heard   time.Duration // of the leader, or that this one stood
 	led     time.Duration // when the leader last said something
 	asked   time.Duration // when anyone of the group did
@@ -41,6 +43,10 @@ const (
 	keepEntries = 256
 	// compactEvery is how many entries are applied between snapshots.
 	compactEvery = 1024
+	// compactBytes is how many bytes the applied entries may have until that is done before, and
+	// keepBytes how many of them stay: a Change that admits thousands has some MiB.
+	compactBytes = 16 << 20
+	keepBytes    = compactBytes / 4
 	// maxProposed bounds what a leader has proposed and nobody acknowledged.
 	maxProposed = 16 << 20
 )
@@ -198,7 +204,7 @@ func (v *voter) keep(rd raft.Ready) {
 		if err := v.storage.ApplySnapshot(rd.Snapshot); err != nil && !errors.Is(err, raft.ErrSnapOutOfDate) {
 			panic(err)
 		}
-		v.begin = rd.Snapshot.GetMetadata().GetIndex()
+		v.begin, v.sizes, v.bytes = rd.Snapshot.GetMetadata().GetIndex(), nil, 0
 	}
 	if rd.HardState != nil && !raft.IsEmptyHardState(rd.HardState) {
 		_ = v.storage.SetHardState(rd.HardState) // memory takes it
@@ -230,6 +236,7 @@ func (n *Node) sendRaft(messages []*raftpb.Message) {
 func (n *Node) apply(e *raftpb.Entry) {
 	v := n.voter
 	v.applied = e.GetIndex()
+	v.sizes, v.bytes = append(v.sizes, len(e.GetData())), v.bytes+len(e.GetData())
 	switch e.GetType() {
 	case raftpb.EntryType_EntryConfChange, raftpb.EntryType_EntryConfChangeV2:
 		var change raftpb.ConfChangeV2
@@ -302,11 +309,17 @@ func (v *voter) snapshot() {
 
 // compact replaces old entries by a snapshot.
 func (v *voter) compact() {
-	if v.applied < v.begin+compactEvery+keepEntries {
+	if len(v.sizes) < compactEvery+keepEntries && v.bytes < compactBytes {
 		return
 	}
 	v.snapshot()
-	v.begin = v.applied - keepEntries
+	gone := 0
+	for len(v.sizes)-gone > keepEntries || v.bytes > keepBytes {
+		v.bytes -= v.sizes[gone]
+		gone++
+	}
+	v.sizes = slices.Clone(v.sizes[gone:])
+	v.begin += uint64(gone)
 	v.call(func() {
 		if err := v.storage.Compact(v.begin); err != nil {
 			panic(err) // it is applied and kept
