@@ -31,6 +31,7 @@ func (h *host) identity() (id coord.ID) {
 // A voter that is told what cannot be comes back as another member where there are others; where
 // it was alone the agent says so and gives up. Neither ends the process.
 func TestBrokenVoter(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	a, w := jobOfOne(t, ctx, 400)
 	var others []*host
@@ -51,6 +52,7 @@ func TestBrokenVoter(t *testing.T) {
 }
 
 func TestBrokenAlone(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	a, w := jobOfOne(t, ctx, 50)
 	newPeer(t).breaks(t, a.identity(), a.Address())

@@ -9,6 +9,7 @@ import (
 
 // What an agent does not take is counted, each kind by its reason.
 func TestDropsAreCounted(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	a := startHost(t, "a", func(c *Config) { c.Form = true })
 	w, err := a.attach(ctx, 0, agentapi.Attach{Plan: "p", Mode: "async", N: 100, Steps: 1, Ahead: 4})

@@ -11,8 +11,10 @@ import (
 // Of two agents one is closed in an orderly way, whichever of them votes: the rank of the other
 // goes on alone, to the end of the job.
 func TestOneOfTwoLeaves(t *testing.T) {
+	t.Parallel()
 	for leaver, name := range []string{"the one that formed the job", "the one that came"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			ctx := patient(t)
 			want := agentapi.Attach{Plan: "p", Mode: "async", N: 2000, Steps: 1, Epochs: 1, Ahead: 64}
 			a := startHost(t, "a", func(c *Config) { c.Form, c.Expect = true, 2 })
