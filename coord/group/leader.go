@@ -28,7 +28,8 @@ type leader struct {
 	tried map[string]time.Duration // proposals under way, by what they are for
 }
 
-// wish is a change that is due, as far as it is compared.
+// wish is a change that is due, by how many it evicts and so on: another member in place of one
+// is no news, and the quiet time goes on.
 type wish struct{ evict, admit, ranks int }
 
 func (l *leader) reset() {
