@@ -2,13 +2,13 @@ package companion
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/nd"
 )
 
@@ -48,25 +48,14 @@ func listen(path string) (*socket, error) {
 	return s, nil
 }
 
-// makeFree refuses a path that is in use, and removes a socket that is not. Only a
-// refused connection tells that nobody listens: one to an engine that is stopped, or
-// to that of another user, fails in other ways.
+// makeFree refuses a path that is in use, and removes a socket that is not.
 func makeFree(path string) error {
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	err := agentapi.CheckStale(path)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
-	case err != nil:
-		return nd.Errorf(nd.ErrIO, "socket: %w", err)
-	case info.Mode().Type() != fs.ModeSocket:
-		return nd.Errorf(nd.ErrConfig, "%s is there and is no socket: name another path", path)
 	}
-	conn, err := net.Dial("unix", path)
-	switch {
-	case err == nil:
-		return errors.Join(nd.Errorf(nd.ErrConfig, "an engine listens at %s: name another path, or stop it", path), conn.Close())
-	case !errors.Is(err, unix.ECONNREFUSED):
-		return nd.Errorf(nd.ErrConfig, "somebody may listen at %s: name another path, or stop it: %w", path, err)
+	if err != nil {
+		return fmt.Errorf("engine: %w", err)
 	}
 	if err := os.Remove(path); err != nil {
 		return nd.Errorf(nd.ErrIO, "socket that nobody listens at: %w", err)

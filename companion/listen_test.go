@@ -40,7 +40,7 @@ func TestSocketInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listen(path); err == nil || !strings.Contains(err.Error(), "an engine listens at "+path) {
+	if _, err := listen(path); err == nil || !strings.Contains(err.Error(), "somebody listens at "+path) {
 		t.Errorf("in use: %v", err)
 	}
 	if err := first.UnixListener.Close(); err != nil { // as a killed engine leaves it

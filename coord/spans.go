@@ -1,6 +1,10 @@
 package coord
 
-import "github.com/headrace/headrace/nd"
+import (
+	"slices"
+
+	"github.com/headrace/headrace/nd"
+)
 
 // spans are positions: spans that are not empty. Those of a set are in order and do
 // not touch; those of a lane are in the order of delivery.
@@ -13,26 +17,25 @@ func (s spans) count() (n int64) {
 	return n
 }
 
-// add puts a span into a set that has none of its positions.
+// add puts a span into a set that has none of its positions: joined to the ones before and
+// behind it where they touch.
 func (s *spans) add(x nd.Span) {
-	i := 0
-	for i < len(*s) && (*s)[i].Stop < x.Start {
+	i := 0 // the first one behind it
+	for i < len(*s) && (*s)[i].Start < x.Start {
 		i++
 	}
-	switch joinsBefore, joinsAfter := i < len(*s) && (*s)[i].Stop == x.Start, false; {
-	case joinsBefore:
-		(*s)[i].Stop = x.Stop
-		joinsAfter = i+1 < len(*s) && (*s)[i+1].Start == x.Stop
-		if joinsAfter {
-			(*s)[i].Stop = (*s)[i+1].Stop
-			*s = append((*s)[:i+1], (*s)[i+2:]...)
-		}
-	case i < len(*s) && (*s)[i].Start == x.Stop:
+	before := i > 0 && (*s)[i-1].Stop == x.Start
+	behind := i < len(*s) && (*s)[i].Start == x.Stop
+	switch {
+	case before && behind:
+		(*s)[i-1].Stop = (*s)[i].Stop
+		*s = slices.Delete(*s, i, i+1)
+	case before:
+		(*s)[i-1].Stop = x.Stop
+	case behind:
 		(*s)[i].Start = x.Start
 	default:
-		*s = append(*s, nd.Span{})
-		copy((*s)[i+1:], (*s)[i:])
-		(*s)[i] = x
+		*s = slices.Insert(*s, i, x)
 	}
 }
 

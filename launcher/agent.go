@@ -2,9 +2,6 @@ package launcher
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -60,17 +57,13 @@ func removeDead(base string, before time.Time) {
 	agents, _ := filepath.Glob(filepath.Join(base, socketsPrefix+"*", "agent"))
 	for _, agent := range agents {
 		info, err := os.Lstat(agent)
-		if err != nil || info.Mode().Type() != fs.ModeSocket || info.ModTime().After(before) {
+		if err != nil || info.ModTime().After(before) {
 			continue
 		}
 		if owner, ok := info.Sys().(*syscall.Stat_t); !ok || int(owner.Uid) != os.Geteuid() {
 			continue
 		}
-		conn, err := net.Dial("unix", agent)
-		switch {
-		case err == nil:
-			_ = conn.Close()
-		case errors.Is(err, syscall.ECONNREFUSED):
+		if agentapi.CheckStale(agent) == nil {
 			_ = os.RemoveAll(filepath.Dir(agent))
 		}
 	}

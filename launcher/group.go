@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headrace/headrace/internal/sealed"
 	"github.com/headrace/headrace/launcher/rendezvous"
 	"github.com/headrace/headrace/nd"
 )
@@ -105,13 +106,11 @@ func (s *Spec) configure(c *rendezvous.Config) error {
 		c.Endpoint = net.JoinHostPort(host, strconv.Itoa(portOr(port, rendezvousPort)))
 	}
 	if s.KeyFile != "" {
-		key, err := os.ReadFile(s.KeyFile)
+		key, err := sealed.ReadKey("HEADRACE_KEY_FILE", s.KeyFile)
 		if err != nil {
-			return nd.Errorf(nd.ErrIO, "HEADRACE_KEY_FILE: %w", err)
+			return err
 		}
-		if c.Key = key; len(key) == 0 {
-			return nd.Errorf(nd.ErrConfig, "HEADRACE_KEY_FILE %s is empty", s.KeyFile)
-		}
+		c.Key = key
 	}
 	return s.applyConf(c)
 }

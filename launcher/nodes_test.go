@@ -69,7 +69,7 @@ func TestKeyMismatch(t *testing.T) {
 	dir, port := t.TempDir(), freePort(t)
 	key := func(name string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte("the key of "+name), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte("a key of the job: "+name), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return "HEADRACE_KEY_FILE=" + path

@@ -45,7 +45,7 @@ func TestEngine(t *testing.T) {
 	} else if err := conn.Close(); err != nil { // a stranger who says nothing
 		t.Error(err)
 	}
-	fails(t, exitUsage, []string{"engine", "--socket", socket}, "an engine listens at "+socket)
+	fails(t, exitUsage, []string{"engine", "--socket", socket}, "somebody listens at "+socket)
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -34,6 +34,7 @@ func (h *host) knows() (it bool) {
 // Each eviction leaves as many contacts as the one before, however large the view is; a join
 // goes to some of them.
 func TestContactsAreBounded(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	a, _ := jobOfOne(t, ctx, 50)
 	b := startHost(t, "b", func(c *Config) { c.Contacts, c.Witness = []string{a.Address()}, true })
@@ -78,6 +79,7 @@ func TestContactsAreBounded(t *testing.T) {
 
 // An evicted agent that cannot begin again at once does so when it can.
 func TestBeginsAgainWhenItCan(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	a, _ := jobOfOne(t, ctx, 50)
 	stuck := make(chan string, 100)

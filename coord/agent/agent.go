@@ -36,6 +36,7 @@ type Agent struct {
 	seats   map[int]*seat // by local rank
 	seated  uint64        // how many there were
 	told    map[int]agentapi.JobState
+	said    said             // what told was made of
 	former  *agentapi.Attach // what the ranks mean by the job, from the first of them
 	order   []int
 	found   []string      // where agents of the job were as it was evicted, besides the contacts
@@ -52,7 +53,7 @@ type Agent struct {
 	drops  drops
 	settle prometheus.Histogram
 
-	mu struct {
+	mu struct { // the innermost lock, but for those of who looks: it is held while their function runs, see Look
 		sync.Mutex
 		state   group.State
 		self    coord.ID
@@ -130,7 +131,8 @@ func (a *Agent) State() group.State {
 	return a.mu.state
 }
 
-// Close leaves the job and ends all that the agent has started.
+// Close leaves the job and ends all that the agent has started. It waits until the others decide
+// without this agent, for some seconds at most.
 func (a *Agent) Close() error {
 	a.mu.Lock()
 	first := !a.mu.closed
@@ -170,6 +172,7 @@ func (a *Agent) run() {
 	for {
 		select {
 		case <-a.stop:
+			a.leave(beat.C)
 			a.end()
 			return
 		case <-beat.C:
@@ -226,12 +229,9 @@ func (a *Agent) take(x any) {
 	}
 }
 
-// act does what the node wants done, and tells the ranks what is new.
-func (a *Agent) act() {
+// carry does what the node wants done.
+func (a *Agent) carry() {
 	n := a.self.node
-	if n == nil {
-		return
-	}
 	for _, s := range n.Outbox() {
 		a.watch.sent++
 		a.links.send(s.To.Address, s.Message)
@@ -239,10 +239,19 @@ func (a *Agent) act() {
 	for _, e := range n.Events() {
 		a.note(e)
 	}
-	state := n.State()
 	if a.self.gossip != nil {
 		a.self.gossip.spread(n.Stamp())
 	}
+}
+
+// act does that, and tells the ranks what is new.
+func (a *Agent) act() {
+	n := a.self.node
+	if n == nil {
+		return
+	}
+	a.carry()
+	state := n.State()
 	if now := a.now(); a.watch.due(now) {
 		a.sample(now, &state)
 	}
@@ -318,7 +327,7 @@ func (a *Agent) quit() {
 	a.self, a.alone = incarnation{}, 0 // who begins again has all its time to find the job
 }
 
-// again begins as another member, after an eviction.
+// again begins as another member, after an eviction or the end of a voter that cannot go on.
 func (a *Agent) again(why string) {
 	a.event("again", why)
 	a.watch.rejoins++
@@ -326,6 +335,10 @@ func (a *Agent) again(why string) {
 		a.found = addresses(v, a.self.id, a.address)
 	}
 	a.giveUp(a.self.node.Undecided())
+	if len(a.contacts()) == 0 {
+		a.fail(nd.Errorf(nd.ErrIO, "the job is lost on this node, and no other agent is known: %s", why))
+		return
+	}
 	a.quit()
 	a.config.Form = false
 	a.beginAgain()
@@ -418,14 +431,39 @@ func (a *Agent) part(id coord.ID, forms bool) (*group.Node, error) {
 	return group.New(cfg, a.now())
 }
 
-// end leaves.
-func (a *Agent) end() {
-	if n := a.self.node; n != nil {
-		n.Leave(a.now())
-		for _, s := range n.Outbox() {
-			a.links.send(s.To.Address, s.Message)
+// leaveBound is how long an agent that leaves waits at most until the others decide without it.
+const leaveBound = 5 * time.Second
+
+// leave takes part on until the others decide without this agent: of two, one that went at once
+// would leave the other without a majority. Its ranks have no agent any more.
+func (a *Agent) leave(beat <-chan time.Time) {
+	n := a.self.node
+	if n == nil {
+		return
+	}
+	bound := time.NewTimer(leaveBound)
+	defer bound.Stop()
+	n.Leave(a.now())
+	for a.carry(); !n.Left(); a.carry() {
+		select {
+		case <-beat:
+			n.Tick(a.now())
+		case <-a.inbox.wake:
+			list, _ := a.inbox.take()
+			for _, x := range list {
+				if _, is := x.(call); !is { // who has called was told that the agent has ended
+					a.take(x)
+				}
+			}
+		case <-bound.C:
+			a.event("leaves", fmt.Sprintf("not agreed within %v: the others may be without a majority", leaveBound))
+			return
 		}
 	}
+}
+
+// end ends all that the agent has started.
+func (a *Agent) end() {
 	a.links.flush(time.Second)
 	if a.self.gossip != nil {
 		a.self.gossip.close(time.Second)

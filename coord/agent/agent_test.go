@@ -119,6 +119,7 @@ func patient(t *testing.T) context.Context {
 // An async job over three agents, of whom one is lost with its ranks in the middle, and
 // another rank is killed: the job ends with every position done.
 func TestAsyncJobOverAgents(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	want := agentapi.Attach{Plan: "p", Mode: "async", N: 3000, Steps: 1, Epochs: 1, Ahead: 64}
 	first := startHost(t, "a", func(c *Config) { c.Form, c.Expect = true, 6 })
@@ -238,6 +239,7 @@ func TestLockstepJobLosesARank(t *testing.T) {
 
 // Who has another key, job or plan does not get in; the last one hears why.
 func TestStrangers(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	want := agentapi.Attach{Plan: "p", Mode: "async", N: 100, Steps: 1, Ahead: 4}
 	a := startHost(t, "a", func(c *Config) { c.Form = true })

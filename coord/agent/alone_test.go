@@ -20,6 +20,7 @@ func (h *host) vanish() { h.links.close() }
 // An agent that is left without a majority says why nothing comes, to its ranks and in its
 // events, and gives up after a while: the ranks end with the reason, and so does Serve.
 func TestAgentWithoutAMajority(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	want := agentapi.Attach{Plan: "p", Mode: "async", N: 1 << 20, Steps: 1, Ahead: 16}
 	others := []*host{startHost(t, "a", func(c *Config) { c.Form, c.Expect = true, 3 })}
@@ -88,6 +89,7 @@ func TestAgentWithoutAMajority(t *testing.T) {
 // An agent that finds no job, for its contact is not there or its key is another one, gives up
 // after as long, and says whom it has asked: these are the commonest mistakes.
 func TestAgentThatFindsNoJob(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	a, _ := jobOfOne(t, ctx, 50)
 	for name, c := range map[string]struct{ key, contact, says string }{

@@ -12,6 +12,7 @@ import (
 // A first rank with which the agent cannot begin leaves nothing behind: when the cause is
 // gone, here an address that is not known yet and a job that cannot be, it attaches again.
 func TestFirstAttachFails(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	h := startHost(t, "a", func(c *Config) { c.Form, c.Advertise = true, "not known yet:7946" })
 	want := agentapi.Attach{Plan: "p", Mode: "lockstep", N: 10, Steps: 10}

@@ -91,6 +91,7 @@ func jobOfOne(t *testing.T, ctx context.Context, n int64) (*host, *worker) {
 
 // Who asks to be admitted and does not fit is told why, and the job goes on without it.
 func TestWrongJoiners(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	a, w := jobOfOne(t, ctx, 50)
 	p := newPeer(t)
@@ -124,6 +125,7 @@ func TestWrongJoiners(t *testing.T) {
 // A member that is admitted and is not heard of any more is out of the view at length, though
 // gossip has never known it: its process was killed before gossip had told of it.
 func TestMemberThatGossipNeverKnew(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	a, w := jobOfOne(t, ctx, 400)
 	for _, name := range []string{"b", "c"} { // the job must have a majority without it
@@ -143,6 +145,7 @@ func TestMemberThatGossipNeverKnew(t *testing.T) {
 // Bytes of strangers, and those of the job when they come again, do nothing but count; what
 // is kept for them is bounded.
 func TestGarbageAndReplays(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	a, w := jobOfOne(t, ctx, 50)
 	noise := make([]byte, 1200)

@@ -20,12 +20,13 @@ const (
 	dropGossipKey                   // a packet of another key
 	dropGossipLabel                 // of another job
 	dropGossipMalformed             // that makes no sense
+	dropGossipOther                 // of which memberlist complains in other words
 	dropInbox                       // a message that came when too many waited
 	dropCount
 )
 
 func (d drop) String() string {
-	return [...]string{"malformed", "key", "streams", "queue", "unreachable", "gossip-queue", "gossip-key", "gossip-label", "gossip-malformed", "inbox"}[d]
+	return [...]string{"malformed", "key", "streams", "queue", "unreachable", "gossip-queue", "gossip-key", "gossip-label", "gossip-malformed", "gossip-other", "inbox"}[d]
 }
 
 // drops counts what was dropped. Any goroutine may.
@@ -53,10 +54,18 @@ func (d *drops) String() string {
 	return strings.Join(list, ", ")
 }
 
-// complaints is the log of memberlist, which tells of dropped packets nowhere else.
+// complaints is the log of memberlist, which tells of dropped packets nowhere else. Its words may
+// change with its version: a complaint in other words is counted too.
 type complaints struct{ drops *drops }
 
 func (c complaints) Write(line []byte) (int, error) {
+	if why, is := complaint(line); is {
+		c.drops.add(why)
+	}
+	return len(line), nil
+}
+
+func complaint(line []byte) (why drop, is bool) {
 	for _, k := range []struct {
 		has string
 		why drop
@@ -71,9 +80,8 @@ func (c complaints) Write(line []byte) (int, error) {
 		{"ailed to decode", dropGossipMalformed},
 	} {
 		if bytes.Contains(line, []byte(k.has)) {
-			c.drops.add(k.why)
-			break
+			return k.why, true
 		}
 	}
-	return len(line), nil
+	return dropGossipOther, bytes.Contains(line, []byte("[ERR]")) || bytes.Contains(line, []byte("[WARN]"))
 }

@@ -9,6 +9,7 @@ import (
 
 // What an agent does not take is counted, each kind by its reason.
 func TestDropsAreCounted(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	a := startHost(t, "a", func(c *Config) { c.Form = true })
 	w, err := a.attach(ctx, 0, agentapi.Attach{Plan: "p", Mode: "async", N: 100, Steps: 1, Ahead: 4})
@@ -48,5 +49,31 @@ func TestMessagesThatWaitTooLong(t *testing.T) {
 	}
 	if dropped != 10 || len(k.queue) != queuedMessages {
 		t.Errorf("%d dropped, %d wait", dropped, len(k.queue))
+	}
+}
+
+// What memberlist complains of in words that nobody here knows is counted all the same, so that
+// another version of it does not turn drops into nothing; what is no complaint is not.
+func TestComplaints(t *testing.T) {
+	for line, want := range map[string]string{
+		"[WARN] memberlist: handler queue full, dropping message (3) from=10.0.0.1:1":          "gossip-queue",
+		"[ERR] memberlist: discarding packet with unacceptable label \"x\": from=10.0.0.1:1":   "gossip-label",
+		"[ERR] memberlist: Decrypt packet failed: no installed keys could decrypt the message": "gossip-key",
+		"[ERR] memberlist: Failed to decode alive message: EOF from=10.0.0.1:1":                "gossip-malformed",
+		"[ERR] memberlist: words of a later version":                                           "gossip-other",
+		"[WARN] memberlist: words of a later version":                                          "gossip-other",
+		"[DEBUG] memberlist: Initiating push/pull sync with: 10.0.0.1:1":                       "",
+		"[INFO] memberlist: Suspect n has failed, no acks received":                            "",
+	} {
+		var d drops
+		if n, err := (complaints{&d}).Write([]byte(line)); n != len(line) || err != nil {
+			t.Errorf("%q: %d, %v", line, n, err)
+		}
+		if want != "" {
+			want += " 1"
+		}
+		if got := d.String(); got != want {
+			t.Errorf("%q: counted as %q, want %q", line, got, want)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 // The agent that forms the job asks its contacts first: started again at its old address
 // it is in the job that it formed, and not in another one of the same name.
 func TestFormerStartedAgain(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	want := agentapi.Attach{Plan: "p", Mode: "async", N: 200, Steps: 1, Epochs: 1, Ahead: 16}
 	a := startHost(t, "a", func(c *Config) {

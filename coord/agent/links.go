@@ -61,7 +61,7 @@ type links struct {
 
 // link is what is to be sent to one address.
 type link struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // taken with links.mu held, or alone; never the other way round
 	queue [][]byte
 	bytes int
 	wake  chan struct{} // holds one

@@ -104,6 +104,7 @@ func view(t *testing.T, s *metrics.Server) (p page.Snapshot) {
 // An agent shows its job from before it knows it to the end: what scrapes, probes and the
 // JSON view say fits what the ranks have done.
 func TestObserve(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	want := agentapi.Attach{Plan: "p", Mode: "async", N: 400, Steps: 1, Epochs: 1, Ahead: 20}
 	a := startHost(t, "a", func(c *Config) { c.Form, c.Expect = true, 2 })
@@ -213,6 +214,7 @@ func count(list []page.Span) (n int64) {
 // An agent without a majority says so, and is not ready; one whose job waits or has
 // halted is.
 func TestNotReadyWithoutAMajority(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	want := agentapi.Attach{Plan: "p", Mode: "lockstep", N: 1 << 20, Steps: 1 << 16}
 	hosts := []*host{startHost(t, "a", func(c *Config) { c.Form, c.Expect = true, 3 })}

@@ -66,8 +66,8 @@ type Sight struct {
 	Voters int
 }
 
-// Look shows what the agent knows. It keeps the agent waiting, and calls none of its
-// methods.
+// Look shows what the agent knows. The function keeps the agent waiting, for its lock is held, and
+// calls none of its methods; a lock that it takes is never held where one of them is called.
 func (a *Agent) Look(f func(Sight)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -126,9 +126,6 @@ func (a *Agent) viewed(v *coord.View) {
 // keep publishes the newest state, and says so where it matters to who looks.
 func (a *Agent) keep(s group.State) {
 	waiting, deaf := a.self.node.Waiting(), a.self.node.Deaf() || s.View == nil
-	if deaf && s.Halted {
-		waiting = "a majority of the voters does not answer; and " + waiting
-	}
 	voters := a.voters(&s)
 	a.mu.Lock()
 	old := &a.mu.state

@@ -48,6 +48,7 @@ func (s *signal) until(t *testing.T, a *Agent, what string, holds func(Sight) bo
 // What an agent has to tell reaches the others, the last word before a leave too; and a leave
 // is told from a death.
 func TestNotes(t *testing.T) {
+	t.Parallel()
 	want := agentapi.Attach{Plan: "p", Mode: "async", N: 100, Steps: 1, Epochs: 1, Ahead: 4}
 	ctx, news := patient(t), newSignal()
 	a := startHost(t, "a", func(c *Config) { c.Form, c.Listener.Changed = true, news.changed })
@@ -93,6 +94,7 @@ func TestNotes(t *testing.T) {
 // Who has started a rank knows of its death, though another process may hold its
 // connection: the rank is out of the view, and the next process takes its place.
 func TestEnded(t *testing.T) {
+	t.Parallel()
 	want := agentapi.Attach{Plan: "p", Mode: "async", N: 100, Steps: 1, Epochs: 1, Ahead: 4}
 	ctx, news := patient(t), newSignal()
 	a := startHost(t, "a", func(c *Config) { c.Form, c.Listener.Changed = true, news.changed })

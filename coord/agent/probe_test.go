@@ -15,6 +15,7 @@ import (
 
 // A probe says of an agent who it is, and of what is in the way what it is.
 func TestProbe(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	key := []byte("0123456789abcdef")
 	a := startHost(t, "a", func(c *Config) { c.Form, c.Release = true, "1.2.3" })

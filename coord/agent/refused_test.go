@@ -12,6 +12,7 @@ import (
 // An agent that the job does not take ends with the reason, whether or not it has ranks:
 // whoever has started it can tell.
 func TestRefusedAgentEnds(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	a, _ := jobOfOne(t, ctx, 50)
 	cfg := Config{Job: "other", Name: "w", Profile: "fast", Key: []byte(jobKey), Witness: true, Contacts: []string{a.Address()}}

@@ -67,6 +67,7 @@ func (r *raw) lane(t *testing.T) []agentapi.Span {
 // The connection of a rank ends with a commit under way, and another process takes its place
 // at once: the verdict is not for that one, which is given just what is not effective.
 func TestVerdictsOfAReplacedRank(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	const n = 400
 	want := agentapi.Attach{Plan: "p", Mode: "async", N: n, Steps: 1, Epochs: 1, Ahead: 8}

@@ -196,36 +196,60 @@ func (a *Agent) vacate(k *seat, left bool) {
 	}
 }
 
-// tell tells each rank what is new for it.
+// said is what the states of the ranks were made of when they were last told. A stamp stands for
+// all that the log says.
+type said struct {
+	id     coord.ID
+	view   *coord.View
+	known  coord.Stamp
+	waits  string
+	ranks  []int
+	seated uint64 // with seats: who is attached
+	seats  int
+}
+
+func (x *said) same(y *said) bool {
+	return x.id == y.id && x.view == y.view && x.known == y.known && x.waits == y.waits && x.seated == y.seated && x.seats == y.seats && slices.Equal(x.ranks, y.ranks)
+}
+
+// tell tells each rank what is new for it. It is called with each message and each beat, of
+// which most bring nothing new.
 func (a *Agent) tell(s group.State) {
-	waits := a.self.node.Waiting()
-	if s.View == nil {
-		s.View = &coord.View{}
+	now := said{a.self.id, s.View, s.Known, a.self.node.Waiting(), s.Ranks, a.seated, len(a.order)}
+	if now.same(&a.said) {
+		return
 	}
-	index := s.View.Index(a.self.id)
-	if waits == "" && index < 0 {
+	a.said = now
+	view, waits := s.View, now.waits
+	if view == nil {
+		view = &coord.View{}
+	}
+	index, first, world := view.Index(a.self.id), 0, view.World()
+	switch {
+	case index >= 0:
+		first = view.First(index)
+	case waits == "":
 		waits = "this node is not in the view yet: it has asked to be admitted"
 	}
 	for _, local := range a.order {
 		state := agentapi.JobState{
-			View: s.View.Number, Rank: -1, World: s.View.World(), Cut: s.View.Cut, Horizon: s.Horizon, Done: s.Step,
+			View: view.Number, Rank: -1, World: world, Cut: view.Cut, Horizon: s.Horizon, Done: s.Step,
 			Halted: s.Halted, Redo: s.Redos, Epoch: s.Epoch, Over: s.Over, Waiting: waits,
 		}
 		if c := s.Closed; c != nil {
 			state.Closed = &agentapi.Closed{Epoch: c.Epoch, Count: c.Count, Digest: sampler.Digest{Lanes: c.Digest}.String()}
 		}
 		if index >= 0 && s.Open && slices.Contains(s.Ranks, local) {
-			state.Rank = s.View.Rank(a.self.id, local)
-		}
-		if state.Rank < 0 && state.Waiting == "" {
-			state.Waiting = fmt.Sprintf("local rank %d waits for a view that has it", local)
-		}
-		if state.Rank >= 0 {
-			if k := state.Rank - s.View.First(index); k < len(s.Lanes) {
+			k := slices.Index(view.Members[index].Ranks, local)
+			state.Rank = first + k
+			if k < len(s.Lanes) {
 				for _, x := range s.Lanes[k] {
 					state.Lane = append(state.Lane, agentapi.Span(x))
 				}
 			}
+		}
+		if state.Rank < 0 && state.Waiting == "" {
+			state.Waiting = fmt.Sprintf("local rank %d waits for a view that has it", local)
 		}
 		if !reflect.DeepEqual(a.told[local], state) {
 			a.told[local] = state

@@ -3,10 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
-	"io/fs"
-	"net"
 	"os"
-	"syscall"
 	"time"
 
 	"github.com/headrace/headrace/agentapi"
@@ -30,7 +27,9 @@ func Serve(ctx context.Context, cfg Config, socket string, ready func(Serving) e
 	s := Serving{Agent: a}
 	observe := cfg.Observe
 	if !cfg.Witness {
-		removeStale(socket)
+		if agentapi.CheckStale(socket) == nil { // of an agent that was killed: who is started in its place has the same path
+			_ = os.Remove(socket) // Listen says why it fails
+		}
 		listener, err := agentapi.Listen(socket)
 		if err != nil {
 			return err
@@ -67,18 +66,3 @@ func Serve(ctx context.Context, cfg Config, socket string, ready func(Serving) e
 
 // lastWords is how long an agent that has failed still answers its ranks.
 const lastWords = time.Second
-
-// removeStale removes the socket of an agent that was killed, at which nobody listens: one
-// that is started again in its place has the same path.
-func removeStale(socket string) {
-	if info, err := os.Lstat(socket); err != nil || info.Mode().Type() != fs.ModeSocket {
-		return
-	}
-	conn, err := net.Dial("unix", socket)
-	switch {
-	case err == nil:
-		_ = conn.Close()
-	case errors.Is(err, syscall.ECONNREFUSED):
-		_ = os.Remove(socket) // Listen says why it fails
-	}
-}

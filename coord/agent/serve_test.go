@@ -39,6 +39,7 @@ func asked(t *testing.T, address, path, key string) (int, string) {
 // its page tells a kubelet without a key that it lives, and that it is in the job once there
 // is a rank; the numbers want the key.
 func TestServeAgain(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(patient(t))
 	defer cancel()
 	socket := filepath.Join(t.TempDir(), "s")

@@ -51,6 +51,7 @@ func within(t *testing.T, most time.Duration, what string, f func()) {
 // Contacts that take a stream and never answer keep neither the agent's goroutine waiting when
 // it becomes another member, nor Close.
 func TestSilentContacts(t *testing.T) {
+	t.Parallel()
 	asked := make(chan struct{}, 100)
 	contacts := []string{silent(t, asked), silent(t, asked), silent(t, asked)}
 	a := startHost(t, "a", func(c *Config) { c.Witness, c.Contacts = true, contacts })

@@ -78,7 +78,7 @@ func (a *Agent) Ready() error {
 	case s.View.Index(id) < 0:
 		return nd.Errorf(nd.ErrClosed, "it is not in view %d", s.View.Number)
 	case deaf:
-		return nd.Errorf(nd.ErrClosed, "a majority of the %d voters does not answer", len(s.View.Voters))
+		return nd.Errorf(nd.ErrClosed, "%s", waiting)
 	}
 	return nil
 }
@@ -233,7 +233,7 @@ func status(s *group.State, waiting string, deaf bool) (page.Status, string) {
 	case s.Over:
 		return page.Over, ""
 	case deaf:
-		return page.Cut, cmp.Or(waiting, "a majority of the voters does not answer")
+		return page.Cut, waiting
 	case !s.Open:
 		return page.Waiting, waiting
 	case s.Halted:

@@ -15,6 +15,7 @@ import (
 // bytes that are no message, another version's agent, a second process of one rank, a rank of
 // another round.
 func TestStrays(t *testing.T) {
+	t.Parallel()
 	ctx := patient(t)
 	want := agentapi.Attach{Plan: "p", Mode: "async", N: 100, Steps: 1, Epochs: 1, Ahead: 8}
 	key := []byte("0123456789abcdef")

@@ -39,7 +39,7 @@ type Fence struct {
 	used   atomic.Int64
 	stop   chan struct{}
 	once   sync.Once
-	commit sync.Mutex // held while parts are sent: they go in the lane's order
+	commit sync.Mutex // held while parts are sent: they go in the lane's order; taken before mu
 	ended  sync.WaitGroup
 
 	mu struct {

@@ -14,6 +14,10 @@
 // asks of a disk. A voter that was taken out keeps its promises for the same reason. One that
 // was evicted is ticked on while Lingers says so: its voice may be needed to replace it.
 //
+// An agent that leaves takes part until the others decide without it (Left). A leader hands over
+// first; where no other voter is left, as of two agents, it evicts itself, and leads on with both
+// sets of voters until one of the new ones does.
+//
 // The library draws the time of elections at random; here its own are out of reach, and a
 // voter that has not heard of the leader for a while stands, the first one of the
 // voters first. A leader that hears of no majority names itself to nobody, decides nothing and asks

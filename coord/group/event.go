@@ -36,10 +36,11 @@ const (
 	Refused                  // this agent is not admitted
 	Ended                    // this agent has no part in the job any more
 	Applied                  // a voter has applied an entry
+	Broken                   // this voter met what cannot be, and ends
 )
 
 func (k EventKind) String() string {
-	names := [...]string{"view", "leads", "dropped", "decided", "refused", "ended", "applied"}
+	names := [...]string{"view", "leads", "dropped", "decided", "refused", "ended", "applied", "broken"}
 	if int(k) >= len(names) {
 		return fmt.Sprintf("event %d", uint8(k))
 	}

@@ -267,6 +267,10 @@ func (n *Node) takeHint(b *coord.Brief) {
 }
 
 func (n *Node) endEvicted(v *coord.View) {
+	if n.leaving.begun {
+		n.end(fmt.Sprintf("this agent has left: view %d is without it", v.Number))
+		return
+	}
 	n.end(fmt.Sprintf("the others have evicted this agent: view %d is without it", v.Number))
 }
 

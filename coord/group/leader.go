@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -27,7 +28,8 @@ type leader struct {
 	tried map[string]time.Duration // proposals under way, by what they are for
 }
 
-// wish is a change that is due, as far as it is compared.
+// wish is a change that is due, by how many it evicts and so on: another member in place of one
+// is no news, and the quiet time goes on.
 type wish struct{ evict, admit, ranks int }
 
 func (l *leader) reset() {
@@ -69,7 +71,7 @@ func (l *leader) decide(n *Node) {
 		}
 		return
 	}
-	if _, leaves := l.gone[n.cfg.Self.ID]; leaves && l.may(n, "hand over") {
+	if l.leaves(n) && n.now-n.voter.since >= n.cfg.Quiet && l.may(n, "hand over") { // the others may be leaving too, and say so
 		l.handOver(n, m)
 	}
 	l.change(n, m)
@@ -84,17 +86,46 @@ func (l *leader) decide(n *Node) {
 	}
 }
 
-// handOver has another voter lead: an agent that goes cannot evict itself.
+// leaves reports whether this leader goes itself.
+func (l *leader) leaves(n *Node) bool {
+	_, leaves := l.gone[n.cfg.Self.ID]
+	return leaves
+}
+
+// last reports whether no other voter is left to whom a leader that goes could hand over, as in
+// a job of two, where one votes. Then it evicts itself, if another member is left: see yield.
+func (l *leader) last(n *Node, v *coord.View) bool {
+	stays := func(id coord.ID) bool {
+		_, gone := n.lost(id)
+		return id != n.cfg.Self.ID && !gone
+	}
+	return !slices.ContainsFunc(v.Voters, stays) && slices.ContainsFunc(v.Members, func(o coord.Member) bool { return stays(o.ID) })
+}
+
+// yield has the voters of a view decide in place of this agent, which leads and is not in that
+// view: both sets of voters decide until one of the new ones leads, so that the job is never
+// without who can.
+func (l *leader) yield(n *Node) {
+	m, v := &n.voter.machine, n.voter
+	l.vote(n, m)
+	for _, id := range m.View().Voters {
+		if v.has(id.Raft()) && l.may(n, "hand over") {
+			v.transfer(n.cfg.Self.ID.Raft(), id.Raft())
+		}
+	}
+}
+
+// handOver has another voter lead: while there is one, an agent that goes does not evict itself.
 func (l *leader) handOver(n *Node, m *coord.Machine) {
-	v := n.voter
-	v.node.TransferLeader(n.cfg.Self.ID.Raft()) // the one that was asked before has not come: it is not waited for
+	v, to := n.voter, uint64(0)
 	for _, id := range m.View().Voters {
 		at, ok := v.answered[id.Raft()]
 		if _, lost := n.lost(id); ok && n.now-at < again*n.cfg.Beat && !lost && v.has(id.Raft()) {
-			v.node.TransferLeader(id.Raft())
-			return
+			to = id.Raft()
+			break
 		}
 	}
+	v.transfer(n.cfg.Self.ID.Raft(), to)
 }
 
 // change proposes the next view once no more changes come.
@@ -123,9 +154,10 @@ func (l *leader) change(n *Node, m *coord.Machine) {
 func (l *leader) due(n *Node, m *coord.Machine) *coord.Change {
 	v := m.View()
 	c := &coord.Change{View: v.Number}
+	last := l.leaves(n) && l.last(n, v)
 	for i := range v.Members {
 		id := v.Members[i].ID
-		if why, gone := n.lost(id); gone && id != n.cfg.Self.ID {
+		if why, gone := n.lost(id); gone && (id != n.cfg.Self.ID || last) {
 			c.Evict = append(c.Evict, id)
 			c.Reason = why
 			continue
@@ -252,9 +284,13 @@ func (l *leader) vote(n *Node, m *coord.Machine) {
 		}
 	}
 	if len(changes) > 0 && l.may(n, "voters") {
-		_ = n.voter.node.ProposeConfChange(&raftpb.ConfChangeV2{Changes: changes}) // made again if it is lost
+		n.voter.call(func() { _ = n.voter.node.ProposeConfChange(&raftpb.ConfChangeV2{Changes: changes}) }) // made again if it is lost
 	}
 }
+
+// mostMoves bounds the tails that are given at once: at the end of an epoch thousands of ranks
+// may be idle, and each move is an entry of the log. The next ones follow a few beats later.
+const mostMoves = 64
 
 // rebalance gives idle ranks the tails of the slowest lanes.
 func (l *leader) rebalance(n *Node, m *coord.Machine) {
@@ -270,8 +306,8 @@ func (l *leader) rebalance(n *Node, m *coord.Machine) {
 			busy = append(busy, rank)
 		}
 	}
-	slices.SortStableFunc(busy, func(a, b int) int { return int(m.Left(b) - m.Left(a)) })
-	for i := range min(len(idle), len(busy)) {
+	slices.SortStableFunc(busy, func(a, b int) int { return cmp.Compare(m.Left(b), m.Left(a)) })
+	for i := range min(len(idle), len(busy), mostMoves) {
 		n.propose(&coord.Rebalance{View: m.View().Number, From: busy[i], To: idle[i]})
 	}
 }

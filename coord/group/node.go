@@ -23,6 +23,11 @@ type Node struct {
 	seen     coord.Stamp             // the highest anywhere
 	others   map[uint64]coord.Source // of the group that are in no view, or not yet
 	ending   string                  // why this agent has no part any more
+	leaving  struct {
+		begun bool
+		said  time.Duration
+		to    coord.ID
+	}
 
 	following struct {
 		voter coord.ID // who sends briefs
@@ -87,9 +92,14 @@ func New(cfg Config, now time.Duration) (*Node, error) {
 func (n *Node) Tick(now time.Duration) {
 	n.now = now
 	if n.ending != "" {
+		if n.voter != nil && n.voter.leads {
+			n.voter.call(n.voter.node.Tick)
+			n.lead.yield(n)
+		}
 		n.ready()
 		return
 	}
+	n.sayLeave()
 	if n.voter != nil {
 		n.voter.tick(n)
 		n.ready()

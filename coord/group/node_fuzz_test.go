@@ -57,8 +57,72 @@ func overheard(t testing.TB) (list [][]byte) {
 	return list
 }
 
-// What a peer of the job says that can be read, and makes no sense, ends no agent. Of raft's
-// own messages proposals are tried alone: raft takes the others from voters, who are believed.
+// forged is a message of the group from another agent, as one who has the key can make it.
+func forged(t testing.TB, m *raftpb.Message) []byte {
+	m.From, m.To = new(identity(2).Raft()), new(identity(1).Raft())
+	data, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return coord.AppendMessage(nil, &coord.Message{From: coord.Source{ID: identity(2), Address: address(1)}, Body: &coord.Raft{Data: data}})
+}
+
+// senseless are messages of the group that none of it sends: raft by itself takes most of them
+// for a bug, and panics.
+func senseless() (list []*raftpb.Message) {
+	far := new(uint64(1 << 40))
+	voter := &raftpb.ConfState{Voters: []uint64{identity(2).Raft()}}
+	for _, m := range []*raftpb.Message{
+		{Type: raftpb.MessageType_MsgHeartbeat.Enum(), Commit: far},
+		{Type: raftpb.MessageType_MsgApp.Enum(), Index: new(uint64(1)), LogTerm: new(uint64(1)), Commit: far, Entries: []*raftpb.Entry{
+			{Index: new(uint64(2)), Term: new(uint64(9)), Data: []byte{1}}, {Index: far, Term: new(uint64(9))},
+		}},
+		{Type: raftpb.MessageType_MsgApp.Enum(), Index: far, Entries: []*raftpb.Entry{{Index: new(uint64(3))}}},
+		{Type: raftpb.MessageType_MsgSnap.Enum(), Snapshot: &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: far, Term: new(uint64(8)), ConfState: voter}, Data: []byte{1}}},
+		{Type: raftpb.MessageType_MsgSnap.Enum(), Snapshot: &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: new(^uint64(0)), Term: new(uint64(8)), ConfState: voter}}},
+		{Type: raftpb.MessageType_MsgSnap.Enum()},
+		{Type: raftpb.MessageType_MsgReadIndex.Enum()},
+		{Type: raftpb.MessageType_MsgAppResp.Enum(), Index: far},
+		{Type: raftpb.MessageType_MsgAppResp.Enum(), Index: far, Reject: new(true), RejectHint: far},
+		{Type: raftpb.MessageType_MsgTransferLeader.Enum()},
+		{Type: raftpb.MessageType_MsgTimeoutNow.Enum()},
+		{Type: raftpb.MessageType_MsgVote.Enum(), Index: far, LogTerm: far},
+	} {
+		for _, term := range []uint64{0, 1, 7, ^uint64(0)} {
+			x := proto.CloneOf(m)
+			x.Term = &term
+			list = append(list, x)
+		}
+	}
+	return list
+}
+
+// A message of the group that makes no sense ends the voter, with the reason, where raft cannot
+// go on; it ends no process. A member that began again is another one.
+func TestForgedMessagesEndAVoter(t *testing.T) {
+	broken := 0
+	for _, m := range senseless() {
+		for role := range uint8(3) {
+			n := fuzzed(t, role)
+			n.Receive(n.now, forged(t, m))
+			for _, e := range n.Events() {
+				if e.Kind == Broken {
+					broken++
+					if s := n.State(); s.Ending == "" || s.Votes || s.Leads || e.Reason != s.Ending {
+						t.Errorf("%v: broken by %q, and %+v", m, e.Reason, s)
+					}
+				}
+			}
+			n.pass(30)
+		}
+	}
+	if broken < 5 {
+		t.Errorf("%d of these have broken a voter: they are not what raft panics at", broken)
+	}
+}
+
+// What a peer of the job says that can be read, and makes no sense, ends no process; only what it
+// says as a voter can break one.
 func FuzzNode(f *testing.F) {
 	for i, m := range overheard(f) {
 		f.Add(uint8(i), m, m)
@@ -87,20 +151,32 @@ func FuzzNode(f *testing.F) {
 			f.Add(role, m, m)
 		}
 	}
+	for i, m := range senseless() {
+		f.Add(uint8(i/4), forged(f, m), forged(f, m))
+	}
 	f.Fuzz(func(t *testing.T, role uint8, first, second []byte) {
-		n := fuzzed(t, role)
+		n, voted := fuzzed(t, role), false
 		for _, data := range [][]byte{first, second} {
 			m, err := coord.ParseMessage(data)
 			if err != nil {
 				continue
 			}
-			if b, is := m.Body.(*coord.Raft); is {
+			b, is := m.Body.(*coord.Raft)
+			if is {
 				var r raftpb.Message
-				if err := proto.Unmarshal(b.Data, &r); err == nil && r.GetType() != raftpb.MessageType_MsgProp {
+				if err := proto.Unmarshal(b.Data, &r); err != nil {
 					continue
 				}
+				data = forged(t, &r) // else hardly any is for this agent
+				is = r.GetType() != raftpb.MessageType_MsgProp
 			}
+			voted = voted || is
 			n.Receive(n.now, data)
+			for _, e := range n.Events() {
+				if e.Kind == Broken && !voted {
+					t.Errorf("broken by %T: %s", m.Body, e.Reason)
+				}
+			}
 			n.State()
 			_, _ = n.Waiting(), n.Held()
 			n.pass(30)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -45,8 +46,42 @@ func (n *Node) Gone(now time.Duration, id coord.ID, reason string) {
 	n.send(n.toLeader(), g)
 }
 
-// Leave says that this agent goes.
-func (n *Node) Leave(now time.Duration) { n.Gone(now, n.cfg.Self.ID, "it left") }
+// Leave begins to leave the job: the others are told until they have taken this agent out. It
+// is to be ticked on until Left, for a few seconds at most.
+func (n *Node) Leave(now time.Duration) {
+	n.now = now
+	n.leaving.begun, n.leaving.to = true, coord.ID{}
+	n.sayLeave()
+	n.ready()
+}
+
+// sayLeave tells the leader that this agent goes: each leader at once, and again and again.
+func (n *Node) sayLeave() {
+	l := &n.leaving
+	if !l.begun || !n.member() {
+		return
+	}
+	to := n.toLeader().ID
+	if to == l.to && n.now-l.said < again*n.cfg.Beat {
+		return
+	}
+	l.said, l.to = n.now, to
+	n.Gone(n.now, n.cfg.Self.ID, "it left")
+}
+
+// Left reports that an agent that leaves is not waited for: the others decide without it, or it
+// can do nothing more for that. Those that do not vote are not needed at all. One that is out of
+// the view and hears of no voter was taken out of the group without that it was told: who leads
+// would speak, and who wants to would ask it.
+func (n *Node) Left() bool {
+	switch {
+	case n.ending != "":
+		return !n.Lingers() || !n.voter.leads && n.now-n.voter.asked >= deafAfter*n.cfg.Beat
+	case n.view == nil, n.known.Over, n.Deaf(), len(n.view.Members) == 1:
+		return true
+	}
+	return n.voter == nil && !n.isVoter(n.cfg.Self.ID)
+}
 
 // Ranks says which local ranks there are, in order. The end of each is told, even where
 // another process takes its place at once: that one is served when a view has been without it.
@@ -121,21 +156,24 @@ func (n *Node) State() State {
 	return s
 }
 
-// Waiting is why nothing new can be decided now; empty: it can, as far as is known.
+// Waiting is all of why nothing new can be decided now; empty: it can, as far as is known.
 func (n *Node) Waiting() string {
+	var why []string
 	switch {
 	case n.ending != "":
 		return ""
 	case n.view == nil:
 		return "no agent of the job has answered yet"
-	case !n.known.Open:
-		return fmt.Sprintf("%d ranks are there, and more are expected", n.view.World())
-	case n.known.Halted:
-		return "a rank was lost: the trainer must say from which step to go on"
 	case n.Deaf():
-		return fmt.Sprintf("a majority of the %d voters does not answer: nothing new is decided without it", len(n.view.Voters))
+		why = append(why, fmt.Sprintf("a majority of the %d voters does not answer: nothing new is decided without it", len(n.view.Voters)))
 	}
-	return ""
+	switch {
+	case !n.known.Open:
+		why = append(why, fmt.Sprintf("%d ranks are there, and more are expected", n.view.World()))
+	case n.known.Halted:
+		why = append(why, "a rank was lost: the trainer must say from which step to go on")
+	}
+	return strings.Join(why, "; and ")
 }
 
 // Deaf reports that this agent hears of no majority of the voters.
@@ -226,6 +264,7 @@ func (n *Node) Term(index uint64) (term uint64, ok bool) {
 type Held struct {
 	Others, Followers, Gossip, Joins, Reports, Gone int
 	Waiting, Entries, Events, Messages              int
+	Bytes                                           int // of the entries that are applied
 }
 
 // Held counts what this agent keeps.
@@ -238,7 +277,7 @@ func (n *Node) Held() Held {
 	if n.voter != nil {
 		last, _ := n.voter.storage.LastIndex()
 		first, _ := n.voter.storage.FirstIndex()
-		h.Entries = int(last - first + 1)
+		h.Entries, h.Bytes = int(last-first+1), n.voter.bytes
 	}
 	return h
 }

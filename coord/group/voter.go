@@ -2,6 +2,7 @@ package group
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -20,12 +21,16 @@ type voter struct {
 	machine coord.Machine
 	config  *raftpb.ConfState // as applied
 	applied uint64
-	begin   uint64        // first entry that the storage keeps
+	begin   uint64        // the entries behind it are those that the storage keeps
+	sizes   []int         // of the kept ones that are applied, in bytes
+	bytes   int           // sum of sizes
 	heard   time.Duration // of the leader, or that this one stood
 	led     time.Duration // when the leader last said something
+	asked   time.Duration // when anyone of the group did
 	leader  uint64
 	leads   bool
 	alone   time.Duration // until then the leader is known to have no majority
+	broken  string        // why it cannot go on; empty: it can
 
 	// answered is when each voter has last said something to this one, which leads.
 	answered map[uint64]time.Duration
@@ -38,6 +43,10 @@ const (
 	keepEntries = 256
 	// compactEvery is how many entries are applied between snapshots.
 	compactEvery = 1024
+	// compactBytes is how many bytes the applied entries may have until that is done before, and
+	// keepBytes how many of them stay: a Change that admits thousands has some MiB.
+	compactBytes = 16 << 20
+	keepBytes    = compactBytes / 4
 	// maxProposed bounds what a leader has proposed and nobody acknowledged.
 	maxProposed = 16 << 20
 )
@@ -77,7 +86,7 @@ func (v *voter) has(id uint64) bool {
 // tick has the leader send heartbeats, and stands for election when there is silence:
 // the first voter after Silence, each further one Stagger later.
 func (v *voter) tick(n *Node) {
-	v.node.Tick()
+	v.call(v.node.Tick)
 	if v.leads {
 		v.heard = n.now
 		n.lead.decide(n)
@@ -86,7 +95,7 @@ func (v *voter) tick(n *Node) {
 	place := slices.Index(sorted(v.config.GetVoters()), n.cfg.Self.ID.Raft())
 	if place >= 0 && n.now-v.heard >= n.cfg.Silence+time.Duration(place)*n.cfg.Stagger {
 		v.heard = n.now
-		_ = v.node.Campaign() // who may not stand now may later
+		v.call(func() { _ = v.node.Campaign() }) // who may not stand now may later
 	}
 }
 
@@ -110,6 +119,7 @@ func (n *Node) receiveRaft(from coord.Source, data []byte) {
 	}
 	n.vote()
 	v := n.voter
+	v.asked = n.now
 	switch m.GetType() {
 	case raftpb.MessageType_MsgApp, raftpb.MessageType_MsgHeartbeat, raftpb.MessageType_MsgSnap:
 		if m.GetTerm() >= v.node.BasicStatus().GetTerm() { // else of one that leads no more
@@ -122,7 +132,7 @@ func (n *Node) receiveRaft(from coord.Source, data []byte) {
 	if _, known := n.peer(from.ID.Raft()); !known && len(n.others) < maxOthers {
 		n.others[from.ID.Raft()] = from
 	}
-	_ = v.node.Step(&m) // what does not fit is dropped, as a lost message is
+	v.call(func() { _ = v.node.Step(&m) }) // what does not fit is dropped, as a lost message is
 }
 
 // proposable reports whether another voter may put these entries into the log: such that all
@@ -160,23 +170,32 @@ func (n *Node) start(v *voter) *voter {
 // ready does what the group wants done, until it wants no more.
 func (n *Node) ready() {
 	v := n.voter
-	for v != nil && v.node.HasReady() {
-		rd := v.node.Ready()
-		v.keep(rd)
+	for v != nil {
+		rd, some := v.next()
+		if !some {
+			break
+		}
 		n.sendRaft(rd.Messages)
 		if s := rd.Snapshot; s != nil && s.GetMetadata().GetIndex() > 0 {
 			n.restore(s)
 		}
 		for _, e := range rd.CommittedEntries {
-			n.apply(e)
+			if v.broken == "" {
+				n.apply(e)
+			}
 		}
-		v.node.Advance(rd)
+		v.call(func() { v.node.Advance(rd) })
 		n.noteLeader()
 	}
-	if v != nil {
-		v.compact()
-		n.leave()
+	if v == nil {
+		return
 	}
+	v.compact()
+	if v.broken != "" {
+		n.broke()
+		return
+	}
+	n.leave()
 }
 
 // keep stores what raft must find again.
@@ -185,7 +204,7 @@ func (v *voter) keep(rd raft.Ready) {
 		if err := v.storage.ApplySnapshot(rd.Snapshot); err != nil && !errors.Is(err, raft.ErrSnapOutOfDate) {
 			panic(err)
 		}
-		v.begin = rd.Snapshot.GetMetadata().GetIndex()
+		v.begin, v.sizes, v.bytes = rd.Snapshot.GetMetadata().GetIndex(), nil, 0
 	}
 	if rd.HardState != nil && !raft.IsEmptyHardState(rd.HardState) {
 		_ = v.storage.SetHardState(rd.HardState) // memory takes it
@@ -217,14 +236,19 @@ func (n *Node) sendRaft(messages []*raftpb.Message) {
 func (n *Node) apply(e *raftpb.Entry) {
 	v := n.voter
 	v.applied = e.GetIndex()
+	v.sizes, v.bytes = append(v.sizes, len(e.GetData())), v.bytes+len(e.GetData())
 	switch e.GetType() {
 	case raftpb.EntryType_EntryConfChange, raftpb.EntryType_EntryConfChangeV2:
 		var change raftpb.ConfChangeV2
 		if err := proto.Unmarshal(e.GetData(), &change); err != nil {
-			panic(err) // a majority has the same bytes
+			v.broken = fmt.Sprintf("a change of voters at index %d: %v", e.GetIndex(), err)
+			return
 		}
-		v.config = v.node.ApplyConfChange(&change)
+		v.call(func() { v.config = v.node.ApplyConfChange(&change) })
 		v.snapshot() // a newcomer takes none that does not name it
+		if n.ending != "" && v.leads {
+			n.lead.yield(n) // before raft by itself ends the time of both sets
+		}
 		return
 	}
 	if len(e.GetData()) == 0 {
@@ -262,7 +286,8 @@ func (n *Node) restore(s *raftpb.Snapshot) {
 	v.applied, v.config = s.GetMetadata().GetIndex(), s.GetMetadata().GetConfState()
 	if len(s.GetData()) > 0 {
 		if err := v.machine.Restore(s.GetData()); err != nil {
-			panic(err) // a voter of the same version wrote it
+			v.broken = fmt.Sprintf("the snapshot of index %d: %v", v.applied, err)
+			return
 		}
 		n.brief()
 		n.spread(true, nil)
@@ -275,21 +300,31 @@ func (v *voter) snapshot() {
 	if v.machine.Formed() {
 		data = v.machine.Snapshot()
 	}
-	if _, err := v.storage.CreateSnapshot(v.applied, v.config, data); err != nil && !errors.Is(err, raft.ErrSnapOutOfDate) {
-		panic(err) // of an index that is applied and kept
-	}
+	v.call(func() {
+		if _, err := v.storage.CreateSnapshot(v.applied, v.config, data); err != nil && !errors.Is(err, raft.ErrSnapOutOfDate) {
+			panic(err) // of an index that is applied and kept
+		}
+	})
 }
 
 // compact replaces old entries by a snapshot.
 func (v *voter) compact() {
-	if v.applied < v.begin+compactEvery+keepEntries {
+	if len(v.sizes) < compactEvery+keepEntries && v.bytes < compactBytes {
 		return
 	}
 	v.snapshot()
-	v.begin = v.applied - keepEntries
-	if err := v.storage.Compact(v.begin); err != nil {
-		panic(err) // it is applied and kept
+	gone := 0
+	for len(v.sizes)-gone > keepEntries || v.bytes > keepBytes {
+		v.bytes -= v.sizes[gone]
+		gone++
 	}
+	v.sizes = slices.Clone(v.sizes[gone:])
+	v.begin += uint64(gone)
+	v.call(func() {
+		if err := v.storage.Compact(v.begin); err != nil {
+			panic(err) // it is applied and kept
+		}
+	})
 }
 
 // noteLeader follows who leads.
@@ -367,5 +402,7 @@ func (n *Node) propose(e coord.Entry) bool {
 		n.event(Event{Kind: Dropped, ID: n.cfg.Self.ID, Reason: "an entry of this agent that cannot be read: " + err.Error()})
 		return false
 	}
-	return v.node.Propose(data) == nil
+	err := raft.ErrProposalDropped
+	v.call(func() { err = v.node.Propose(data) })
+	return err == nil
 }

@@ -253,7 +253,11 @@ func (p *process) flush() {
 		p.w.checkState(p)
 	}
 	p.flushes = false
-	if p.ended != "" && !p.dead {
+	switch {
+	case p.dead:
+	case p.leaves && p.node.Left():
+		p.die("left")
+	case p.ended != "":
 		p.finish()
 	}
 }
@@ -294,7 +298,7 @@ func (p *process) finish() {
 	p.w.after(500*time.Millisecond+time.Duration(p.rand.Int64N(int64(1500*time.Millisecond))), func() { p.again() })
 }
 
-// mostLinger is how long an agent that was evicted still votes.
+// mostLinger is how long an agent that was evicted, or leaves, still votes.
 const mostLinger = 5 * time.Second
 
 // again starts another process where the last one has ended.

@@ -57,6 +57,8 @@ func (w *World) watch(p *process, e *group.Event) {
 	case group.Ended:
 		p.ended = e.Reason
 		w.say(p.place, "ended: %s", e.Reason)
+	case group.Broken:
+		w.violate("raft", p.place, "%s", e.Reason)
 	case group.Decided:
 		w.say(p.place, "commit %d: %v of local rank %d is %v", e.Seq, e.Part.Span, e.Part.Local, e.Verdict)
 	}

@@ -43,7 +43,7 @@ func (w *World) checkState(p *process) {
 func (w *World) bounded(p *process) {
 	h := p.node.Held()
 	all := len(w.order)
-	if h.Others > 16 || h.Followers > all || h.Gossip > all || h.Joins > all || h.Reports > all || h.Gone > all || h.Entries > 1<<12 || h.Waiting > 1<<14 {
+	if h.Others > 16 || h.Followers > all || h.Gossip > all || h.Joins > all || h.Reports > all || h.Gone > all || h.Entries > 1<<12 || h.Bytes > 1<<25 || h.Waiting > 1<<14 {
 		w.violate("memory", p.place, "keeps %+v in a world of %d", h, all)
 	}
 	w.result.Entries = max(w.result.Entries, h.Entries)

@@ -145,23 +145,12 @@ func (w *World) kill(p *process, messages int, back time.Duration) {
 	}
 }
 
-// leave has a process say that it goes, until the others have taken it out.
+// leave has a process leave: it goes once the others decide without it, or after a while.
 func (w *World) leave(p *process, back time.Duration) {
 	p.leaves = true
-	begin := w.now
-	var say func()
-	say = func() {
-		switch {
-		case p.dead:
-		case w.now-begin > 5*time.Second:
-			p.die("left")
-		default:
-			p.node.Leave(p.local())
-			p.flush()
-			w.after(time.Second, say)
-		}
-	}
-	say()
+	p.node.Leave(p.local())
+	w.after(mostLinger, func() { p.die("left, and it was not agreed") })
+	p.flush()
 	if back > 0 {
 		w.after(back+7*time.Second, func() { p.again() })
 	} else {

@@ -423,7 +423,7 @@ def test_the_command(tmp_path: Path) -> None:
     }
     assert (tmp_path / "s").stat().st_mode & 0o777 == 0o600
     second = subprocess.run([*command, str(tmp_path / "s")], capture_output=True, text=True)
-    assert second.returncode == 2 and f"an engine listens at {tmp_path / 's'}" in second.stderr
+    assert second.returncode == 2 and f"somebody listens at {tmp_path / 's'}" in second.stderr
     engine.kill()
     engine.communicate()
     third = subprocess.Popen([*command, str(tmp_path / "s")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -1,0 +1,107 @@
+package group
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/headrace/headrace/coord"
+)
+
+// asyncLeader leads a job of its own with some ranks.
+func asyncLeader(t *testing.T, ranks int, each int64) *Node {
+	t.Helper()
+	cfg := Default()
+	cfg.Job = coord.Job{Name: "j", Plan: "p", Mode: coord.Async, N: int64(ranks) * each, Epochs: 1, Voters: 7, Ahead: 16, Reserve: 16}
+	self := coord.Member{ID: identity(1), Name: "0", Address: address(0)}
+	for local := range ranks {
+		self.Ranks = append(self.Ranks, local)
+	}
+	cfg.Self = coord.Admission{Member: self, Version: coord.Version, Job: cfg.Job.Name, Plan: cfg.Job.Plan}
+	cfg.Form = []coord.Member{self}
+	n, err := New(cfg, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.pass(20)
+	return n
+}
+
+// A log of few large entries is compacted too, by their bytes, and keeps few of them.
+func TestLogIsBoundedByBytes(t *testing.T) {
+	n := asyncLeader(t, 1, 100)
+	large := &coord.Change{View: 99} // of another view: it changes nothing, and is in the log
+	for i := range 1000 {
+		large.Admit = append(large.Admit, coord.Admission{Member: coord.Member{ID: identity(i + 2), Name: strings.Repeat("n", coord.MaxText), Address: address(i)}})
+	}
+	size, most, compacted := len(coord.AppendEntry(nil, large)), 0, 0
+	entries := 3 * compactBytes / size
+	if entries >= compactEvery+keepEntries {
+		t.Fatalf("%d entries of %d bytes: they are compacted by their number", entries, size)
+	}
+	for range entries {
+		before := n.Held()
+		if !n.propose(large) {
+			t.Fatal("not proposed")
+		}
+		n.ready()
+		h := n.Held()
+		most = max(most, h.Bytes)
+		if h.Entries < before.Entries {
+			compacted++
+			if h.Bytes > keepBytes || h.Bytes < keepBytes/2 {
+				t.Errorf("%d bytes are kept", h.Bytes)
+			}
+		}
+	}
+	if compacted < 2 || most >= compactBytes {
+		t.Errorf("compacted %d times, at most %d bytes", compacted, most)
+	}
+	if n.pass(30); !n.State().Leads {
+		t.Error("it leads no more")
+	}
+}
+
+// Many ranks that are idle get tails by and by.
+func TestMovesAreBounded(t *testing.T) {
+	const idle = 100
+	n := asyncLeader(t, 2*idle, 1000)
+	m := n.Machine()
+	c := &coord.Commit{View: m.View().Number, Author: identity(1), Seq: 1}
+	for rank := range idle {
+		for _, x := range m.Lane(rank) {
+			c.Parts = append(c.Parts, coord.Part{Local: rank, Span: x})
+		}
+	}
+	n.propose(c)
+	n.ready()
+	if m.Left(0) != 0 || m.Left(idle-1) != 0 || m.Left(idle) == 0 {
+		t.Fatalf("left %d, %d, %d", m.Left(0), m.Left(idle-1), m.Left(idle))
+	}
+	for _, want := range []int{mostMoves, idle - mostMoves, 0} {
+		n.now += again * n.cfg.Beat
+		n.Events()
+		n.lead.rebalance(n, m)
+		n.ready()
+		moves := 0
+		for _, e := range n.Events() {
+			if _, is := e.Effect.(*coord.Rebalanced); is {
+				moves++
+			}
+		}
+		if moves != want {
+			t.Errorf("%d moves at once, want %d", moves, want)
+		}
+	}
+}
+
+// All of why nothing is decided is said, whatever it is.
+func TestWaitingSaysAll(t *testing.T) {
+	n := fuzzed(t, 0)
+	n.known.Open, n.known.Halted = true, true
+	n.voter.since, n.now = 0, deafAfter*n.cfg.Beat
+	n.voter.config.Voters = []uint64{1, 2, identity(1).Raft()}
+	const want = "a majority of the 1 voters does not answer: nothing new is decided without it; and a rank was lost: the trainer must say from which step to go on"
+	if got := n.Waiting(); got != want {
+		t.Errorf("it says %q", got)
+	}
+}
