@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/signal"
 	"strconv"
-	"sync"
-	"time"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -74,8 +74,12 @@ key of its own (--metrics-key-file), for it goes in the clear.`,
 			if c.Observe, err = shown.observing(cmd); err != nil {
 				return err
 			}
-			c.Release, c.Listener = version, agent.Listener{Event: a.agentEvents()}
+			log := a.agentLog()
+			defer log.end()
+			signal.Ignore(syscall.SIGPIPE) // of stdout and stderr: the job outlives who reads the lines
+			c.Release, c.Listener = version, agent.Listener{Event: log.tell}
 			return agent.Serve(cmd.Context(), c, socket, func(s agent.Serving) error {
+				defer log.begin()
 				return a.announceAgent(s, c.Job, socket)
 			})
 		},
@@ -143,20 +147,6 @@ func readKey(file string) ([]byte, error) {
 		return nil, nil
 	}
 	return sealed.ReadKey(name, file)
-}
-
-// agentEvents prints what happens, a line each.
-func (a *app) agentEvents() func(agent.Event) {
-	var mu sync.Mutex
-	return func(e agent.Event) {
-		mu.Lock()
-		defer mu.Unlock()
-		if a.json {
-			_ = json.NewEncoder(a.stdout).Encode(map[string]string{"time": e.Time.UTC().Format(time.RFC3339Nano), "event": e.Kind, "text": e.Text})
-			return
-		}
-		_, _ = fmt.Fprintf(a.stderr, "headrace: %s %s\n", e.Kind, e.Text)
-	}
 }
 
 func (a *app) announceAgent(s agent.Serving, job, socket string) error {
