@@ -21,11 +21,12 @@ const (
 	dropGossipLabel                 // of another job
 	dropGossipMalformed             // that makes no sense
 	dropInbox                       // a message that came when too many waited
+	dropOtherRun                    // a stamp or a message of another job of this name and key
 	dropCount
 )
 
 func (d drop) String() string {
-	return [...]string{"malformed", "key", "streams", "queue", "unreachable", "gossip-queue", "gossip-key", "gossip-label", "gossip-malformed", "inbox"}[d]
+	return [...]string{"malformed", "key", "streams", "queue", "unreachable", "gossip-queue", "gossip-key", "gossip-label", "gossip-malformed", "inbox", "other-run"}[d]
 }
 
 // drops counts what was dropped. Any goroutine may.

@@ -180,7 +180,7 @@ func (n *Node) takeBrief(from coord.ID, b *coord.Brief) {
 	if v := n.voter; v != nil && !v.leads && b.Leader == (coord.ID{}) && from.Raft() == v.leader {
 		v.alone = n.now + deafAfter*n.cfg.Beat
 	}
-	if n.known.Known.Newer(b.Known) {
+	if !n.hear(from, b.Known) || n.known.Known.Newer(b.Known) {
 		return
 	}
 	if b.Leader != (coord.ID{}) || !b.Hint && b.Known.Newer(n.known.Known) { // else it may be out of the group itself
@@ -243,7 +243,7 @@ func (n *Node) know(b *coord.Brief) {
 	n.known = *b
 	n.known.View, n.known.Deltas = nil, nil
 	n.hint = nil
-	if b.Known.Newer(n.seen) {
+	if b.Known.Founder != n.seen.Founder || b.Known.Newer(n.seen) {
 		n.seen = b.Known
 	}
 	if n.view.Cut != b.Cut { // a redo

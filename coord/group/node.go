@@ -1,6 +1,7 @@
 package group
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -20,7 +21,7 @@ type Node struct {
 	view     *coord.View             // of that; nil before there is one
 	previous *coord.View             // holds up to the cut of view; nil: no step before it is left
 	hint     *coord.View             // a newer one, of one that is no voter; nil: there is none
-	seen     coord.Stamp             // the highest anywhere
+	seen     coord.Stamp             // the highest of this job anywhere; before there is one, of some job
 	others   map[uint64]coord.Source // of the group that are in no view, or not yet
 	ending   string                  // why this agent has no part any more
 
@@ -102,7 +103,7 @@ func (n *Node) Tick(now time.Duration) {
 }
 
 // Receive takes a message of another agent. One that makes no sense is dropped and
-// counted as an event.
+// counted as an event, and so is one of another job.
 func (n *Node) Receive(now time.Duration, data []byte) {
 	n.now = now
 	m, err := n.cfg.Views.ParseMessage(data)
@@ -113,8 +114,8 @@ func (n *Node) Receive(now time.Duration, data []byte) {
 	if m.From.ID == n.cfg.Self.ID || m.To != (coord.ID{}) && m.To != n.cfg.Self.ID {
 		return
 	}
-	if m.Stamp.Newer(n.seen) {
-		n.seen = m.Stamp
+	if !n.hear(m.From.ID, m.Stamp) {
+		return
 	}
 	if raft, is := m.Body.(*coord.Raft); n.ending == "" {
 		n.take(m)
@@ -157,9 +158,20 @@ func (n *Node) Seen() coord.Stamp { return n.seen }
 // Hear takes a stamp that came by gossip.
 func (n *Node) Hear(now time.Duration, s coord.Stamp) {
 	n.now = now
+	n.hear(coord.ID{}, s)
+}
+
+// hear takes a stamp, unless it is another job's: a job of this name and key may have run here
+// before, and another one may run beside this one.
+func (n *Node) hear(from coord.ID, s coord.Stamp) bool {
+	if own := n.known.Known; s.Foreign(own) {
+		n.event(Event{Kind: Foreign, ID: from, Reason: fmt.Sprintf("of the job of this name that agent %016x has formed; this one was formed by %016x", s.Founder, own.Founder)})
+		return false
+	}
 	if s.Newer(n.seen) {
 		n.seen = s
 	}
+	return true
 }
 
 // Outbox gives the messages to be sent, once.
