@@ -96,7 +96,6 @@ type worker interface {
 	stall(time.Duration) // pull nothing until then
 	lose(local int)      // a local rank ends
 	back(local int)      // and comes again
-	under() int          // how much it holds in memory
 }
 
 func (h *host) newID(boots int) (id coord.ID) {

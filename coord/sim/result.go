@@ -42,6 +42,9 @@ type Result struct {
 	Events    int
 	Entries   int // most that a voter kept
 	Delivered int64
+	// Of the ranks of an async job: most pieces that one held at a time, and how often one became
+	// void that was not the last of them.
+	Held, VoidWithin int
 
 	Over    bool // all epochs are closed
 	Stopped bool // a majority of the voters was lost
