@@ -106,6 +106,33 @@ func TestMessagesOfAnotherJob(t *testing.T) {
 	}
 }
 
+// An agent that asks to be in a job that ends before it was admitted, and of which it knows the
+// view, asks its contacts again and comes into the next job there.
+func TestNextJobOfThatName(t *testing.T) {
+	for _, hint := range []bool{false, true} {
+		c := newCluster(t, lockstep(), 3, 1, 13)
+		late := c.start(3, 1, nil, address(4))
+		c.until("formed", 5*time.Second, func() bool { return c.nodes[2].State().View != nil })
+		old := c.nodes[0]
+		b := &coord.Brief{Known: old.Stamp(), View: old.view, Leader: identity(1), Hint: hint}
+		late.Receive(c.now, coord.AppendMessage(nil, &coord.Message{From: old.source(), Stamp: old.Stamp(), Body: b}))
+		for i := range 3 {
+			c.kill(i)
+		}
+		for range 500 {
+			c.step()
+		}
+		if late.view == nil && late.hint == nil || late.Stamp() != (coord.Stamp{}) {
+			t.Fatal("it has not heard of the first job")
+		}
+		c.start(4, 1, []coord.Member{c.member(4, 1)})
+		c.until("it is in the next one", 20*time.Second, func() bool {
+			v := late.State().View
+			return v != nil && v.Index(identity(4)) >= 0 && v.Index(identity(5)) >= 0
+		})
+	}
+}
+
 // An agent that has heard of another job, and is admitted to one, follows that.
 func TestHeardOfAnotherJobBefore(t *testing.T) {
 	c := newCluster(t, lockstep(), 3, 1, 12)

@@ -21,6 +21,7 @@ type Node struct {
 	view     *coord.View             // of that; nil before there is one
 	previous *coord.View             // holds up to the cut of view; nil: no step before it is left
 	hint     *coord.View             // a newer one, of one that is no voter; nil: there is none
+	hintOf   uint64                  // who has formed the job of that
 	seen     coord.Stamp             // the highest of this job anywhere; before there is one, of some job
 	others   map[uint64]coord.Source // of the group that are in no view, or not yet
 	ending   string                  // why this agent has no part any more
@@ -148,8 +149,14 @@ func (n *Node) take(m *coord.Message) {
 	}
 }
 
-// Stamp is the newest that this agent knows, for gossip.
-func (n *Node) Stamp() coord.Stamp { return n.known.Known }
+// Stamp is the newest that this agent knows of the job that it is in, for gossip. It is in none
+// before it is a member.
+func (n *Node) Stamp() coord.Stamp {
+	if !n.member() {
+		return coord.Stamp{}
+	}
+	return n.known.Known
+}
 
 // Seen is the newest that this agent has heard of, whether it knows it or not; its Index is 0
 // before it has heard of the job.
@@ -165,6 +172,10 @@ func (n *Node) Hear(now time.Duration, s coord.Stamp) {
 // before, and another one may run beside this one.
 func (n *Node) hear(from coord.ID, s coord.Stamp) bool {
 	if own := n.known.Known; s.Foreign(own) {
+		if n.over() {
+			n.known, n.view, n.previous, n.hint, n.seen = coord.Brief{}, nil, nil, nil, s
+			return true
+		}
 		n.event(Event{Kind: Foreign, ID: from, Reason: fmt.Sprintf("of the job of this name that agent %016x has formed; this one was formed by %016x", s.Founder, own.Founder)})
 		return false
 	}
@@ -172,6 +183,12 @@ func (n *Node) hear(from coord.ID, s coord.Stamp) bool {
 		n.seen = s
 	}
 	return true
+}
+
+// over reports that the job that this agent has asked to be in is gone, as far as it can tell: it
+// was not admitted, and nobody answers. Then another one of this name is as good.
+func (n *Node) over() bool {
+	return n.ending == "" && !n.member() && n.voter == nil && n.now-n.following.heard >= deafAfter*n.cfg.Beat
 }
 
 // Outbox gives the messages to be sent, once.
@@ -187,7 +204,7 @@ func (n *Node) put(to coord.Source, b coord.Body, steady bool) {
 	if to.ID == n.cfg.Self.ID || to.Address == "" {
 		return
 	}
-	m := coord.Message{From: n.source(), To: to.ID, Stamp: n.known.Known, Body: b}
+	m := coord.Message{From: n.source(), To: to.ID, Stamp: n.Stamp(), Body: b}
 	n.out = append(n.out, Send{to, coord.AppendMessage(make([]byte, 0, usualMessage), &m), steady})
 }
 
