@@ -7,7 +7,7 @@ func (m *Machine) Brief(to ID, known Stamp) *Brief {
 		Epoch: m.epoch, Committed: m.done.count(), Closed: m.closed,
 	}
 	var ok bool
-	if b.Deltas, ok = m.since(known.View); !ok || known.Index == 0 {
+	if b.Deltas, ok = m.since(known.View); !ok || known.Index == 0 || known.Founder != m.founder {
 		v := m.view
 		b.View, b.Deltas = &v, nil
 	}
@@ -22,4 +22,4 @@ func (m *Machine) Brief(to ID, known Stamp) *Brief {
 }
 
 // Stamp is the machine's place in the log.
-func (m *Machine) Stamp() Stamp { return Stamp{m.view.Number, m.index} }
+func (m *Machine) Stamp() Stamp { return Stamp{m.founder, m.view.Number, m.index} }

@@ -8,8 +8,8 @@ import (
 	"github.com/headrace/headrace/nd"
 )
 
-// Version is that of entries and snapshots. Agents of another one are not admitted.
-const Version = 1
+// Version is that of entries, messages and snapshots. Agents of another one are not admitted.
+const Version = 2
 
 // Mode is how the ranks of a job move.
 type Mode uint8

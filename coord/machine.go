@@ -10,12 +10,13 @@ import (
 // Machine is what the log of a job amounts to. It belongs to one goroutine. The zero
 // value is that of an empty log.
 type Machine struct {
-	index  uint64 // of the last entry
-	formed bool
-	job    Job
-	view   View
-	deltas []Delta // the last changes of the view; not part of a snapshot
-	open   bool    // all ranks that were expected have been there: work is handed out
+	index   uint64 // of the last entry
+	formed  bool
+	founder uint64 // the number of the agent that formed the job
+	job     Job
+	view    View
+	deltas  []Delta // the last changes of the view; not part of a snapshot
+	open    bool    // all ranks that were expected have been there: work is handed out
 
 	// Progress.
 	epoch   int64
@@ -143,7 +144,7 @@ func (m *Machine) form(f *Form) []Effect {
 	if err := f.check(); err != nil {
 		return ignore("%v", err)
 	}
-	m.formed, m.job = true, f.Job
+	m.formed, m.job, m.founder = true, f.Job, f.Members[0].ID.Raft()
 	m.epoch, m.step, m.digest = f.Start.Epoch, f.Start.Step, f.Start.Digest
 	m.done = slices.Clone(f.Start.Done)
 	m.view = View{Members: f.Members, Voters: chooseVoters(f.Members, []ID{f.Members[0].ID}, f.Job.Voters), Cut: m.step}

@@ -618,9 +618,9 @@ func messages() []Body {
 	return []Body{
 		&Raft{Data: []byte{1, 2, 3}},
 		&Join{Admission: admission(j, member(4, 2)), Hops: 2},
-		&Follow{Known: Stamp{1, 2}, Seq: 3},
-		&Brief{Known: Stamp{3, 9}, Deltas: []Delta{{Evict: []ID{named(2)}, Admit: []Member{member(3, 2)}, Ranks: []Ranks{{named(4), []int{1}}}, Voters: []ID{named(1)}, Cut: 7}, {}}},
-		&Brief{Known: Stamp{3, 9}, View: view, Hint: true, Leader: named(2), Refused: "no", Cut: 9, Redos: 6, Horizon: 20, Step: 10, Halted: true, Epoch: 2, Committed: 5, Closed: &Closed{1, 9, [2]uint64{3, 4}}, Lanes: [][]nd.Span{{{Start: 1, Stop: 4}}, nil}, Seq: 8, Verdicts: []Verdict{Effective, VoidLane}},
+		&Follow{Known: Stamp{5, 1, 2}, Seq: 3},
+		&Brief{Known: Stamp{5, 3, 9}, Deltas: []Delta{{Evict: []ID{named(2)}, Admit: []Member{member(3, 2)}, Ranks: []Ranks{{named(4), []int{1}}}, Voters: []ID{named(1)}, Cut: 7}, {}}},
+		&Brief{Known: Stamp{1 << 63, 3, 9}, View: view, Hint: true, Leader: named(2), Refused: "no", Cut: 9, Redos: 6, Horizon: 20, Step: 10, Halted: true, Epoch: 2, Committed: 5, Closed: &Closed{1, 9, [2]uint64{3, 4}}, Lanes: [][]nd.Span{{{Start: 1, Stop: 4}}, nil}, Seq: 8, Verdicts: []Verdict{Effective, VoidLane}},
 		&Ask{Entry: &Redo{View: 3, Redos: 2, Step: 9}},
 		&Report{Author: named(3), View: 4, Redos: 2, Ranks: []int{0, 2, 5}, Done: 4, Used: 7},
 		&Gone{ID: named(3), Reason: "it left", Hops: 1},
@@ -629,7 +629,7 @@ func messages() []Body {
 
 func TestMessagesOnTheWire(t *testing.T) {
 	for _, b := range messages() {
-		m := &Message{From: Source{named(7), "10.0.0.7:1"}, To: named(8), Stamp: Stamp{3, 4}, Body: b}
+		m := &Message{From: Source{named(7), "10.0.0.7:1"}, To: named(8), Stamp: Stamp{5, 3, 4}, Body: b}
 		data := AppendMessage(nil, m)
 		got, err := ParseMessage(data)
 		if err != nil || !reflect.DeepEqual(got, m) {

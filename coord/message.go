@@ -8,7 +8,7 @@ type Message struct {
 	// To is the agent that is meant; zero where only an address is known. Another one may
 	// listen there by now.
 	To ID
-	// Stamp is the newest that the sender knows: whoever sees a higher one than its
+	// Stamp is the newest that the sender knows: whoever sees a higher one of its job than its
 	// own asks a voter.
 	Stamp Stamp
 	Body  Body
@@ -20,11 +20,21 @@ type Source struct {
 	Address string
 }
 
-// Stamp orders what agents know: by view, then by place in the log.
-type Stamp struct{ View, Index uint64 }
+// Stamp orders what agents know of a job: by view, then by place in the log. Founder is the
+// number of the agent that formed the job. It tells the job from others of its name and key: one
+// of an earlier run, or one that another agent has formed. It is 0 where no job is known.
+type Stamp struct{ Founder, View, Index uint64 }
 
-// Newer reports whether s is behind o in the log.
+// Foreign reports whether two stamps are of different jobs, which are never compared.
+func (s Stamp) Foreign(o Stamp) bool {
+	return s.Founder != o.Founder && s.Founder != 0 && o.Founder != 0
+}
+
+// Newer reports whether s is behind o in the log of one job. Any job is newer than none.
 func (s Stamp) Newer(o Stamp) bool {
+	if s.Founder != o.Founder {
+		return o.Founder == 0
+	}
 	return s.View > o.View || s.View == o.View && s.Index > o.Index
 }
 
@@ -184,11 +194,12 @@ func newBody(k bodyKind) Body {
 }
 
 func (w *writer) stamp(s Stamp) {
+	w.founder(s.Founder)
 	w.number(s.View)
 	w.number(s.Index)
 }
 
-func (r *reader) stamp() Stamp { return Stamp{r.number(), r.number()} }
+func (r *reader) stamp() Stamp { return Stamp{r.founder(), r.number(), r.number()} }
 
 func (b *Raft) write(w *writer) { w.data(b.Data) }
 func (b *Raft) read(r *reader)  { b.Data = r.rest() }

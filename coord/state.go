@@ -100,6 +100,7 @@ func (m *Machine) Snapshot() []byte {
 		return w.bytes
 	}
 	w.count(1)
+	w.founder(m.founder)
 	w.job(&m.job)
 	w.view(&m.view)
 	w.progress(&Progress{m.epoch, m.step, m.done, m.digest})
@@ -136,6 +137,9 @@ func (m *Machine) Restore(data []byte) error {
 }
 
 func (m *Machine) read(r *reader) {
+	if m.founder = r.founder(); m.founder == 0 {
+		r.fail("nobody has formed the job")
+	}
 	r.job(&m.job)
 	r.view(&m.view)
 	m.view.Seal()

@@ -15,6 +15,9 @@ func (w *writer) count(n int)      { w.number(uint64(n)) }
 func (w *writer) position(n int64) { w.number(uint64(n)) }
 func (w *writer) id(id ID)         { w.bytes = append(w.bytes, id[:]...) }
 
+// founder is a number that is drawn at random, for which a varint is too long.
+func (w *writer) founder(n uint64) { w.bytes = binary.BigEndian.AppendUint64(w.bytes, n) }
+
 func (w *writer) text(s string) {
 	w.count(len(s))
 	w.bytes = append(w.bytes, s...)
@@ -242,6 +245,14 @@ func (r *reader) ranks() (list []int) {
 		next++
 	}
 	return list
+}
+
+func (r *reader) founder() uint64 {
+	b := r.take(8)
+	if b == nil {
+		return 0
+	}
+	return binary.BigEndian.Uint64(b)
 }
 
 func (r *reader) members() (list []Member) {

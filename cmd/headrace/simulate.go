@@ -41,8 +41,9 @@ func (a *app) simulate() *cobra.Command {
 		Use:   "simulate",
 		Short: "Run jobs whose nodes and ranks come and go, in simulated time",
 		Long: `simulate runs the coordinator's agents over a simulated network, gossip and
-trainers: nodes are killed, stopped, cut off and come again, as the seed has it, and
-monitors watch that the job keeps its promises. One seed has one history.
+trainers: nodes are killed, stopped, cut off and come again and their clocks jump
+ahead, as the seed has it, and monitors watch that the job keeps its promises. One
+seed has one history.
 
 A seed that breaks one is shrunk and written to a file, which --replay runs again;
 --trace tells what happens, --svg draws it. The exit code is 1 then.`,

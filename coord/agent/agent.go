@@ -46,6 +46,7 @@ type Agent struct {
 	waits   string        // why nothing new is decided, as it was last told
 	alone   time.Duration // since when there was no majority; 0: there is one
 	memo    []byte        // see Tell
+	foreign string        // what was last said of another job of this name
 	watch   watch
 	stats   func() []agentapi.RankStats // of this node's loaders; nil: nobody tells
 	loads   map[int]*load               // of them, by local rank
@@ -500,6 +501,12 @@ func (a *Agent) note(e group.Event) {
 	case group.Dropped:
 		a.drops.add(dropMalformed)
 		a.event(e.Kind.String(), e.Reason)
+	case group.Foreign:
+		a.drops.add(dropOtherRun)
+		if e.Reason != a.foreign { // its agents may say something all the time
+			a.foreign = e.Reason
+			a.event(e.Kind.String(), "messages are ignored: "+e.Reason)
+		}
 	case group.Led:
 		a.watch.elections++
 		a.event(e.Kind.String(), e.Reason)

@@ -22,11 +22,12 @@ const (
 	dropGossipMalformed             // that makes no sense
 	dropGossipOther                 // of which memberlist complains in other words
 	dropInbox                       // a message that came when too many waited
+	dropOtherRun                    // a stamp or a message of another job of this name and key
 	dropCount
 )
 
 func (d drop) String() string {
-	return [...]string{"malformed", "key", "streams", "queue", "unreachable", "gossip-queue", "gossip-key", "gossip-label", "gossip-malformed", "gossip-other", "inbox"}[d]
+	return [...]string{"malformed", "key", "streams", "queue", "unreachable", "gossip-queue", "gossip-key", "gossip-label", "gossip-malformed", "gossip-other", "inbox", "other-run"}[d]
 }
 
 // drops counts what was dropped. Any goroutine may.

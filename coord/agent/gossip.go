@@ -88,7 +88,8 @@ type gossip struct {
 		sync.Mutex
 		own   meta
 		lost  map[string]string // name to address, of those that were there and are not
-		stamp coord.Stamp
+		stamp coord.Stamp       // the newest that was told: of the agent's job, once it has one
+		job   uint64            // who has formed that; 0: it has none yet
 		queue *memberlist.TransmitLimitedQueue
 	}
 }
@@ -146,7 +147,7 @@ func startGossip(c *Config, id coord.ID, address string, transport memberlist.Tr
 	g = &gossip{contacts: contacts, stop: make(chan struct{}), hangUp: hangUp, news: make(chan struct{}, 1), told: make(chan struct{})}
 	g.mu.lost = map[string]string{}
 	m.Events = events{g, m.Name, tell}
-	m.Delegate = stamps{g, hear}
+	m.Delegate = stamps{g, hear, drops}
 	list, err := memberlist.Create(m)
 	if err != nil {
 		return nil, nd.Errorf(nd.ErrIO, "gossip at %s: %w", address, err)
@@ -235,10 +236,29 @@ func draw(list []string, most int) []string {
 	return list[:min(most, len(list))]
 }
 
-// spread has a stamp told to all, if it is the newest.
+// spread has a stamp of the agent's own told to all, if it is the newest.
 func (g *gossip) spread(s coord.Stamp) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if s.Founder != 0 && s.Founder != g.mu.job {
+		g.mu.job, g.mu.stamp = s.Founder, coord.Stamp{}
+	}
+	g.tellStampLocked(s)
+}
+
+// relay has a stamp that has come told again, if it is the newest. It is false where that is
+// another job's.
+func (g *gossip) relay(s coord.Stamp) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.mu.job != 0 && s.Founder != g.mu.job {
+		return false
+	}
+	g.tellStampLocked(s)
+	return true
+}
+
+func (g *gossip) tellStampLocked(s coord.Stamp) {
 	if s.Newer(g.mu.stamp) && g.mu.queue != nil {
 		g.mu.stamp = s
 		g.mu.queue.QueueBroadcast(stampOnWire(stampBytes(s)))
@@ -310,8 +330,9 @@ func (e events) note(n *memberlist.Node, state group.Liveness) {
 // stamps spread the newest place in the log: memberlist does not pass broadcasts on, so
 // who hears a newer one tells it again.
 type stamps struct {
-	g    *gossip
-	hear func(coord.Stamp)
+	g     *gossip
+	hear  func(coord.Stamp)
+	drops *drops
 }
 
 // stampOnWire is a stamp under way; a newer one replaces it.
@@ -322,15 +343,22 @@ func (s stampOnWire) Message() []byte                     { return s }
 func (stampOnWire) Finished()                             {}
 
 func stampBytes(s coord.Stamp) []byte {
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, s.View), s.Index)
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, stampSize), s.Founder)
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, s.View), s.Index)
 }
 
+// stampSize is that of a stamp under way, in bytes.
+const stampSize = 24
+
 func (s stamps) NotifyMsg(b []byte) {
-	if len(b) != 16 {
+	if len(b) != stampSize {
 		return
 	}
-	stamp := coord.Stamp{View: binary.BigEndian.Uint64(b), Index: binary.BigEndian.Uint64(b[8:])}
-	s.g.spread(stamp)
+	stamp := coord.Stamp{Founder: binary.BigEndian.Uint64(b), View: binary.BigEndian.Uint64(b[8:]), Index: binary.BigEndian.Uint64(b[16:])}
+	if !s.g.relay(stamp) {
+		s.drops.add(dropOtherRun)
+		return
+	}
 	s.hear(stamp)
 }
 

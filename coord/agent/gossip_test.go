@@ -226,7 +226,7 @@ func (f *figures) calm(c *crowd, d time.Duration) {
 	f.bytes = float64(c.net.bytes-before) / d.Seconds() / float64(len(c.list))
 	c.net.mu.Unlock()
 	begin := time.Now()
-	c.list[0].spread(coord.Stamp{View: 1, Index: 1})
+	c.list[0].spread(coord.Stamp{Founder: 1, View: 1, Index: 1})
 	time.Sleep(5 * time.Second)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -45,11 +45,11 @@ func TestLogIsBoundedByBytes(t *testing.T) {
 		}
 		n.ready()
 		h := n.Held()
-		most = max(most, h.Bytes)
+		most = max(most, h.Log)
 		if h.Entries < before.Entries {
 			compacted++
-			if h.Bytes > keepBytes || h.Bytes < keepBytes/2 {
-				t.Errorf("%d bytes are kept", h.Bytes)
+			if h.Log > keepBytes || h.Log < keepBytes/2 {
+				t.Errorf("%d bytes are kept", h.Log)
 			}
 		}
 	}

@@ -74,14 +74,17 @@ func (c *cluster) member(i, ranks int) coord.Member {
 
 // add starts a node: the first one forms the job of members, the others come to it.
 func (c *cluster) add(i, ranks int, members []coord.Member) *machine {
+	if i == 0 {
+		return c.start(i, ranks, members)
+	}
+	return c.start(i, ranks, nil, address(0), address(1))
+}
+
+func (c *cluster) start(i, ranks int, form []coord.Member, contacts ...string) *machine {
 	cfg := Default()
 	cfg.Job = c.job
 	cfg.Self = coord.Admission{Member: c.member(i, ranks), Version: coord.Version, Job: c.job.Name, Plan: c.job.Plan}
-	if i == 0 {
-		cfg.Form = members
-	} else {
-		cfg.Contacts = []string{address(0), address(1)}
-	}
+	cfg.Form, cfg.Contacts = form, contacts
 	n, err := New(cfg, c.now)
 	if err != nil {
 		c.t.Fatal(err)

@@ -32,6 +32,7 @@ const (
 	Viewed  EventKind = iota // this agent knows a new view
 	Led                      // this agent leads
 	Dropped                  // a message made no sense
+	Foreign                  // a message or a stamp was another job's
 	Decided                  // a part of a commit of this agent was applied
 	Refused                  // this agent is not admitted
 	Ended                    // this agent has no part in the job any more
@@ -40,7 +41,7 @@ const (
 )
 
 func (k EventKind) String() string {
-	names := [...]string{"view", "leads", "dropped", "decided", "refused", "ended", "applied", "broken"}
+	names := [...]string{"view", "leads", "dropped", "foreign", "decided", "refused", "ended", "applied", "broken"}
 	if int(k) >= len(names) {
 		return fmt.Sprintf("event %d", uint8(k))
 	}

@@ -89,7 +89,11 @@ func (n *Node) choose() coord.Source {
 	if len(voters) == 0 {
 		return coord.Source{}
 	}
-	id := voters[(int(n.cfg.Self.ID[15])+n.following.turn)%len(voters)]
+	at := int(n.cfg.Self.ID[15]) + n.following.turn
+	if c := n.cfg.Contacts; n.following.turn > 3*len(view.Members) && at%2 == 1 && len(c) > 0 { // so may all members
+		return coord.Source{Address: c[at/2%len(c)]}
+	}
+	id := voters[at%len(voters)]
 	n.following.voter = id
 	return n.where(id)
 }
@@ -180,7 +184,7 @@ func (n *Node) takeBrief(from coord.ID, b *coord.Brief) {
 	if v := n.voter; v != nil && !v.leads && b.Leader == (coord.ID{}) && from.Raft() == v.leader {
 		v.alone = n.now + deafAfter*n.cfg.Beat
 	}
-	if n.known.Known.Newer(b.Known) {
+	if !n.hear(from, b.Known) || n.known.Known.Newer(b.Known) {
 		return
 	}
 	if b.Leader != (coord.ID{}) || !b.Hint && b.Known.Newer(n.known.Known) { // else it may be out of the group itself
@@ -243,7 +247,7 @@ func (n *Node) know(b *coord.Brief) {
 	n.known = *b
 	n.known.View, n.known.Deltas = nil, nil
 	n.hint = nil
-	if b.Known.Newer(n.seen) {
+	if b.Known.Founder != n.seen.Founder || b.Known.Newer(n.seen) {
 		n.seen = b.Known
 	}
 	if n.view.Cut != b.Cut { // a redo
@@ -256,10 +260,10 @@ func (n *Node) know(b *coord.Brief) {
 // takeHint takes a view of one that is no voter: who is in it may know more. What it
 // leases is not known.
 func (n *Node) takeHint(b *coord.Brief) {
-	if b.View == nil || n.known.Known.View >= b.Known.View || n.hint != nil && n.hint.Number >= b.View.Number {
+	if b.View == nil || n.view != nil && n.known.Known.View >= b.Known.View || n.hint != nil && n.hint.Number >= b.View.Number && n.hintOf == b.Known.Founder {
 		return
 	}
-	n.hint = b.View
+	n.hint, n.hintOf = b.View, b.Known.Founder
 	n.hint.Seal()
 	if n.member() && b.View.Index(n.cfg.Self.ID) < 0 {
 		n.endEvicted(b.View)

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -20,7 +21,8 @@ type Node struct {
 	view     *coord.View             // of that; nil before there is one
 	previous *coord.View             // holds up to the cut of view; nil: no step before it is left
 	hint     *coord.View             // a newer one, of one that is no voter; nil: there is none
-	seen     coord.Stamp             // the highest anywhere
+	hintOf   uint64                  // who has formed the job of that
+	seen     coord.Stamp             // the highest of this job anywhere; before there is one, of some job
 	others   map[uint64]coord.Source // of the group that are in no view, or not yet
 	ending   string                  // why this agent has no part any more
 	leaving  struct {
@@ -37,6 +39,7 @@ type Node struct {
 	}
 	followers map[coord.ID]*follower // looked up and walked in the order of the view
 	gossip    map[coord.ID]observed
+	forgot    time.Duration // when it last forgot who is of no interest any more
 
 	ranks      []int  // local ranks that are there
 	ended      []int  // those that have ended, and are in the view still
@@ -104,6 +107,9 @@ func (n *Node) Tick(now time.Duration) {
 		n.voter.tick(n)
 		n.ready()
 	}
+	if n.now-n.forgot >= forgetEvery {
+		n.forgetStrangers()
+	}
 	n.follow()
 	n.report()
 	n.commit.send(n)
@@ -112,7 +118,7 @@ func (n *Node) Tick(now time.Duration) {
 }
 
 // Receive takes a message of another agent. One that makes no sense is dropped and
-// counted as an event.
+// counted as an event, and so is one of another job.
 func (n *Node) Receive(now time.Duration, data []byte) {
 	n.now = now
 	m, err := n.cfg.Views.ParseMessage(data)
@@ -123,8 +129,8 @@ func (n *Node) Receive(now time.Duration, data []byte) {
 	if m.From.ID == n.cfg.Self.ID || m.To != (coord.ID{}) && m.To != n.cfg.Self.ID {
 		return
 	}
-	if m.Stamp.Newer(n.seen) {
-		n.seen = m.Stamp
+	if !n.hear(m.From.ID, m.Stamp) {
+		return
 	}
 	if raft, is := m.Body.(*coord.Raft); n.ending == "" {
 		n.take(m)
@@ -157,8 +163,14 @@ func (n *Node) take(m *coord.Message) {
 	}
 }
 
-// Stamp is the newest that this agent knows, for gossip.
-func (n *Node) Stamp() coord.Stamp { return n.known.Known }
+// Stamp is the newest that this agent knows of the job that it is in, for gossip. It is in none
+// before it is a member.
+func (n *Node) Stamp() coord.Stamp {
+	if !n.member() {
+		return coord.Stamp{}
+	}
+	return n.known.Known
+}
 
 // Seen is the newest that this agent has heard of, whether it knows it or not; its Index is 0
 // before it has heard of the job.
@@ -167,9 +179,30 @@ func (n *Node) Seen() coord.Stamp { return n.seen }
 // Hear takes a stamp that came by gossip.
 func (n *Node) Hear(now time.Duration, s coord.Stamp) {
 	n.now = now
+	n.hear(coord.ID{}, s)
+}
+
+// hear takes a stamp, unless it is another job's: a job of this name and key may have run here
+// before, and another one may run beside this one.
+func (n *Node) hear(from coord.ID, s coord.Stamp) bool {
+	if own := n.known.Known; s.Foreign(own) {
+		if n.over() {
+			n.known, n.view, n.previous, n.hint, n.seen = coord.Brief{}, nil, nil, nil, s
+			return true
+		}
+		n.event(Event{Kind: Foreign, ID: from, Reason: fmt.Sprintf("of the job of this name that agent %016x has formed; this one was formed by %016x", s.Founder, own.Founder)})
+		return false
+	}
 	if s.Newer(n.seen) {
 		n.seen = s
 	}
+	return true
+}
+
+// over reports that the job that this agent has asked to be in is gone, as far as it can tell: it
+// was not admitted, and nobody answers. Then another one of this name is as good.
+func (n *Node) over() bool {
+	return n.ending == "" && !n.member() && n.voter == nil && n.now-n.following.heard >= deafAfter*n.cfg.Beat
 }
 
 // Outbox gives the messages to be sent, once.
@@ -185,7 +218,7 @@ func (n *Node) put(to coord.Source, b coord.Body, steady bool) {
 	if to.ID == n.cfg.Self.ID || to.Address == "" {
 		return
 	}
-	m := coord.Message{From: n.source(), To: to.ID, Stamp: n.known.Known, Body: b}
+	m := coord.Message{From: n.source(), To: to.ID, Stamp: n.Stamp(), Body: b}
 	n.out = append(n.out, Send{to, coord.AppendMessage(make([]byte, 0, usualMessage), &m), steady})
 }
 
@@ -219,7 +252,11 @@ func (n *Node) where(id coord.ID) coord.Source {
 
 // rememberLost is how long an agent that was lost before it was admitted is remembered: what it
 // has asked may come late.
-const rememberLost = 2 * time.Minute
+const rememberLost = 90 * time.Second
+
+// forgetEvery is how often an agent looks for those that are to be forgotten, where no new view has
+// it do so.
+const forgetEvery = 10 * time.Second
 
 // forget forgets who is in no view and in no group any more. Of the view before, it keeps
 // those that are still in the group.
@@ -236,14 +273,26 @@ func (n *Node) forget(before *coord.View) {
 			delete(n.others, number)
 		}
 	}
-	full := len(n.gossip) > len(n.view.Members)+maxJoins
+	n.forgetStrangers()
+}
+
+// forgetStrangers forgets who is in no view, and was lost some time ago or asks for nothing any
+// more: agents that come and are refused make no view.
+func (n *Node) forgetStrangers() {
+	n.forgot = n.now
+	members := 0
+	if n.view != nil {
+		members = len(n.view.Members)
+	}
+	stranger := func(id coord.ID) bool { return n.view == nil || n.view.Index(id) < 0 }
+	full := len(n.gossip) > members+maxJoins
 	for id, o := range n.gossip {
-		if n.view.Index(id) < 0 && (o.State == Dead && n.now-o.since > rememberLost || full) {
+		if stranger(id) && (o.State == Dead && n.now-o.since > rememberLost || full) {
 			delete(n.gossip, id)
 		}
 	}
 	for id := range n.followers {
-		if n.view.Index(id) < 0 && n.followers[id].until < n.now {
+		if stranger(id) && n.followers[id].until < n.now {
 			delete(n.followers, id)
 		}
 	}

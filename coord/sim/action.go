@@ -33,11 +33,12 @@ const (
 	Rank      Kind = "rank"      // local rank N of Who ends, and comes again
 	Redo      Kind = "redo"      // the trainer goes N steps back
 	Drift     Kind = "drift"     // Who's clock runs N/1000 faster
+	Jump      Kind = "jump"      // Who's clock is By later at once: the host was suspended. A monotonic clock never goes back
 )
 
 // Kinds lists the menu.
 func Kinds() []Kind {
-	return []Kind{Kill, Stop, Cut, Flap, Partition, Rack, Split, Doubt, Noise, Slow, Leave, Join, Twin, Alien, Stall, Rank, Redo, Drift}
+	return []Kind{Kill, Stop, Cut, Flap, Partition, Rack, Split, Doubt, Noise, Slow, Leave, Join, Twin, Alien, Stall, Rank, Redo, Drift, Jump}
 }
 
 // Target is a node: its number, or what it is at that time (leader, voter, follower,
@@ -58,7 +59,20 @@ type Action struct {
 }
 
 // end is when the fault is over, and what it took away is back.
-func (a *Action) end() time.Duration { return a.At + max(a.For, a.By) + time.Second }
+func (a *Action) end() time.Duration {
+	if a.Kind == Jump {
+		return a.At + time.Second
+	}
+	return a.At + max(a.For, a.By) + time.Second
+}
+
+// check finds a fault that cannot be.
+func (a *Action) check() error {
+	if a.Kind == Jump && a.By < 0 {
+		return nd.Errorf(nd.ErrConfig, "jump by %v: a monotonic clock never goes back", a.By)
+	}
+	return nil
+}
 
 // String writes an action as a line of a scenario.
 func (a Action) String() string {
@@ -99,7 +113,7 @@ func parseAction(words []string) (a Action, err error) {
 			return a, err
 		}
 	}
-	return a, nil
+	return a, a.check()
 }
 
 func (a *Action) set(word string) (err error) {

@@ -10,24 +10,30 @@ import (
 )
 
 // asyncRanks are the ranks of one process of an async job: the reference trainer. Each
-// takes positions of its lane, works on them and finishes them; what the log has made
-// effective counts.
+// takes pieces of its lane ahead, some at a time, works on one after the other and finishes
+// them in the order in which it took them, as a loader does; what the log has made effective
+// counts.
 type asyncRanks struct {
-	p       *process
-	locals  []int // that live
-	cursors map[int]*coord.Cursor
-	busy    map[int]bool
-	open    map[int]int64 // positions that a rank has, and of which it has not heard
-	seats   map[int]seated
-	last    uint64        // seat
-	until   time.Duration // stalled
+	p      *process
+	locals []int              // that live
+	seats  map[int]*asyncSeat // of these
+	last   uint64             // seat
+	until  time.Duration      // stalled
 }
 
-// seated is the process that is a local rank now, and what it was given.
-type seated struct {
+// asyncSeat is the process that is a local rank now.
+type asyncSeat struct {
 	number uint64
-	given  []given
+	cursor *coord.Cursor
+	ahead  int      // how many pieces it holds at a time
+	pieces []*piece // that it holds, in the order in which they were taken
+	busy   bool     // it works on one
+	open   int64    // positions that it was given, and of which it has not heard
+	given  []given  // all of them
 }
+
+// piece is positions that a rank has taken and not finished.
+type piece struct{ span nd.Span }
 
 type given struct {
 	epoch int64
@@ -39,18 +45,20 @@ func (w *World) newWorker(p *process) worker {
 	if w.sc.Job.Mode == coord.Lockstep {
 		return newLockstepRanks(p)
 	}
-	r := &asyncRanks{p: p, locals: p.ranks, cursors: map[int]*coord.Cursor{}, busy: map[int]bool{}, open: map[int]int64{}, seats: map[int]seated{}}
+	r := &asyncRanks{p: p, locals: p.ranks, seats: map[int]*asyncSeat{}}
 	for _, k := range p.ranks {
 		r.sit(k)
 	}
 	return r
 }
 
+// mostAhead is how many pieces a rank holds at a time, at most.
+const mostAhead = 4
+
 // sit puts a new process in a local rank's place.
 func (r *asyncRanks) sit(local int) {
 	r.last++
-	r.seats[local] = seated{number: r.last}
-	r.cursors[local] = coord.NewCursor(&r.p.w.sc.Job, local)
+	r.seats[local] = &asyncSeat{number: r.last, cursor: coord.NewCursor(&r.p.w.sc.Job, local), ahead: 1 + r.p.rand.IntN(mostAhead)}
 }
 
 func (r *asyncRanks) stall(until time.Duration) {
@@ -63,9 +71,6 @@ func (r *asyncRanks) lose(local int) {
 		return
 	}
 	r.locals = without(r.locals, local)
-	delete(r.cursors, local)
-	delete(r.busy, local)
-	delete(r.open, local)
 	delete(r.seats, local)
 	r.p.node.Ranks(r.p.local(), r.locals)
 }
@@ -79,8 +84,6 @@ func (r *asyncRanks) back(local int) {
 	r.p.node.Ranks(r.p.local(), r.locals)
 }
 
-func (r *asyncRanks) under() int { return 0 }
-
 // event takes what became of a part.
 func (r *asyncRanks) event(e *group.Event) {
 	if e.Kind != group.Decided {
@@ -89,27 +92,27 @@ func (r *asyncRanks) event(e *group.Event) {
 	if e.Verdict == coord.Effective {
 		r.p.w.accept(r.p, &e.Part)
 	}
-	c, now := r.cursors[e.Part.Local], r.seats[e.Part.Local]
-	if c == nil {
+	k := r.seats[e.Part.Local]
+	if k == nil {
 		return
 	}
-	if e.Seat != now.number {
+	if e.Seat != k.number {
 		if e.Verdict == coord.Effective {
-			r.late(e, &now)
+			r.late(e, k)
 		}
 		return
 	}
-	void := c.Decide(e.Part.Span, e.Verdict)
+	void := k.cursor.Decide(e.Part.Span, e.Verdict)
 	if e.Verdict == coord.Effective {
-		r.open[e.Part.Local] -= e.Part.Span.Stop - e.Part.Span.Start
+		k.open -= e.Part.Span.Stop - e.Part.Span.Start
 	} else {
-		r.lost(e.Part.Local, void)
+		r.void(k, void)
 	}
 }
 
 // late is a part of a process that has ended, and counts: the one that has its place must not
 // have been given the same.
-func (r *asyncRanks) late(e *group.Event, now *seated) {
+func (r *asyncRanks) late(e *group.Event, now *asyncSeat) {
 	for _, g := range now.given {
 		if x := e.Part.Span; g.epoch == e.Part.Epoch && g.span.Start < x.Stop && x.Start < g.span.Stop {
 			r.p.w.violate("I9", r.p.place, "positions %v of local rank %d count for a process that has ended, and the next one was given %v", x, e.Part.Local, g.span)
@@ -117,7 +120,7 @@ func (r *asyncRanks) late(e *group.Event, now *seated) {
 	}
 }
 
-// poll lets idle ranks take work.
+// poll has ranks take what they may hold, and work on it.
 func (r *asyncRanks) poll() {
 	s := r.p.node.State()
 	if s.View == nil || s.Over || r.p.w.sc.Pace == 0 {
@@ -127,57 +130,81 @@ func (r *asyncRanks) poll() {
 	if at < 0 {
 		return
 	}
-	for i, k := range s.View.Members[at].Ranks {
-		if i < len(s.Lanes) && r.cursors[k] != nil {
-			r.lost(k, r.cursors[k].Update(s.Epoch, s.Lanes[i]))
+	for i, local := range s.View.Members[at].Ranks {
+		if k := r.seats[local]; k != nil && i < len(s.Lanes) {
+			r.void(k, k.cursor.Update(s.Epoch, s.Lanes[i]))
 		}
 	}
-	for _, k := range r.locals {
-		if slices.Contains(s.Ranks, k) && !r.busy[k] && r.p.w.now >= r.until && s.Ending == "" {
-			r.take(k)
+	for _, local := range r.locals {
+		if slices.Contains(s.Ranks, local) && r.p.w.now >= r.until && s.Ending == "" {
+			k := r.seats[local]
+			for len(k.pieces) < k.ahead && r.take(local, k) {
+			}
+			r.begin(local, k)
 		}
 	}
 }
 
-// lost is work that is another rank's now.
-func (r *asyncRanks) lost(local int, void []nd.Span) {
-	for _, x := range void {
-		r.open[local] -= x.Stop - x.Start
+// void is work that is another rank's now: the rank forgets what it holds of it.
+func (r *asyncRanks) void(k *asyncSeat, list []nd.Span) {
+	for _, x := range list {
+		k.open -= x.Stop - x.Start
+		at := slices.IndexFunc(k.pieces, func(o *piece) bool { return o.span == x })
+		if at < 0 {
+			continue // it is finished
+		}
+		if at < len(k.pieces)-1 {
+			r.p.w.result.VoidWithin++
+		}
+		k.pieces = slices.Delete(k.pieces, at, at+1)
 	}
 }
 
 // mostTaken is how many positions a rank takes at once, at most.
 const mostTaken = 16
 
-func (r *asyncRanks) take(local int) {
-	w, c := r.p.w, r.cursors[local]
-	x, wait := c.Take(1 + int64(r.p.rand.IntN(mostTaken)))
-	if wait != coord.Go || w.sc.Pace == 0 {
-		return
+// take takes the next piece, if there is one.
+func (r *asyncRanks) take(local int, k *asyncSeat) bool {
+	w := r.p.w
+	x, wait := k.cursor.Take(1 + int64(r.p.rand.IntN(mostTaken)))
+	if wait != coord.Go {
+		return false
 	}
 	w.delivered(r.p, x)
-	now := r.seats[local]
-	now.given = append(now.given, given{c.Epoch(), x})
-	r.seats[local] = now
-	if r.open[local] += x.Stop - x.Start; r.open[local] > w.sc.Job.Ahead {
-		w.violate("I7", r.p.place, "local rank %d has %d positions that are not committed, at most %d are leased", local, r.open[local], w.sc.Job.Ahead)
+	k.given = append(k.given, given{k.cursor.Epoch(), x})
+	k.pieces = append(k.pieces, &piece{x})
+	w.result.Held = max(w.result.Held, len(k.pieces))
+	if k.open += x.Stop - x.Start; k.open > w.sc.Job.Ahead {
+		w.violate("I7", r.p.place, "local rank %d has %d positions that are not committed, at most %d are leased", local, k.open, w.sc.Job.Ahead)
 	}
-	r.busy[local] = true
-	w.after(w.workTime(r.p), func() { r.finish(local, c, x) })
+	return true
 }
 
-func (r *asyncRanks) finish(local int, c *coord.Cursor, x nd.Span) {
+// begin has a rank work on the first piece that it holds.
+func (r *asyncRanks) begin(local int, k *asyncSeat) {
+	if k.busy || len(k.pieces) == 0 {
+		return
+	}
+	k.busy = true
+	first := k.pieces[0]
+	r.p.w.after(r.p.w.workTime(r.p), func() { r.finish(local, k, first) })
+}
+
+func (r *asyncRanks) finish(local int, k *asyncSeat, x *piece) {
 	w := r.p.w
-	if r.p.dead || r.cursors[local] != c {
+	if r.p.dead || r.seats[local] != k {
 		return
 	}
 	if r.p.stopped {
-		w.after(100*time.Millisecond, func() { r.finish(local, c, x) })
+		w.after(100*time.Millisecond, func() { r.finish(local, k, x) })
 		return
 	}
-	r.busy[local] = false
-	c.Finish(x, digestOf(x))
-	r.p.node.Commit(r.p.local(), r.seats[local].number, c.Parts())
+	k.busy = false
+	if len(k.pieces) > 0 && k.pieces[0] == x { // else it is void
+		k.pieces = k.pieces[1:]
+		k.cursor.Finish(x.span, digestOf(x.span))
+		r.p.node.Commit(r.p.local(), k.number, k.cursor.Parts())
+	}
 	r.poll()
 	if w.now < r.until {
 		w.after(r.until-w.now, r.poll)

@@ -40,5 +40,5 @@
 // Bytes that an attacker made: agents seal their messages, so that a broken one is
 // dropped before it is parsed. Disks: there are none, a process that ends forgets all and
 // is another member when it starts again. Wall clocks: agents see their host's
-// monotonic time alone, which may run fast or slow.
+// monotonic time alone, which may run fast or slow and jump ahead, and never goes back.
 package sim

@@ -225,6 +225,8 @@ func drawAction(r *rand.Rand, kind Kind, nodes int, at time.Duration) Action {
 		a.Who, a.N = "", 1+r.IntN(10)
 	case Drift:
 		a.N = r.IntN(101) - 50
+	case Jump:
+		a.By = 400*time.Millisecond + lasts(59500*time.Millisecond) // 0.5 s to 60 s
 	}
 	if slices.Contains([]Kind{Kill, Leave}, kind) && r.IntN(3) == 0 {
 		a.By = 0 // for good

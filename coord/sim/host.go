@@ -39,6 +39,20 @@ func (h *host) drift(rate float64) {
 	h.base, h.since, h.rate = h.local(), h.w.now, rate
 }
 
+// jump has the clock go on by so much at once, for the agent and for its gossip: all that it
+// waited for is due, and nobody had the time to answer. A ticker tells of it at once, or what
+// comes first is a message.
+func (p *process) jump(d time.Duration) {
+	p.base += d
+	p.w.say(p.place, "the clock jumps by %v", d)
+	p.w.gossip.woke(p, d)
+	if p.dead || p.stopped || p.rand.IntN(2) == 0 {
+		return
+	}
+	p.node.Tick(p.local())
+	p.flush()
+}
+
 func address(place int) string {
 	return fmt.Sprintf("10.%d.%d.%d:7946", place>>16, place>>8&255, place&255)
 }
@@ -82,7 +96,6 @@ type worker interface {
 	stall(time.Duration) // pull nothing until then
 	lose(local int)      // a local rank ends
 	back(local int)      // and comes again
-	under() int          // how much it holds in memory
 }
 
 func (h *host) newID(boots int) (id coord.ID) {
@@ -268,7 +281,9 @@ func (p *process) carryOut() (some bool) {
 		some = true
 		p.w.watch(p, &e)
 	}
-	for _, s := range p.node.Outbox() {
+	out := p.node.Outbox()
+	p.w.outbox(p, out)
+	for _, s := range out {
 		some = true
 		if p.fuse == 0 {
 			p.die("killed between two messages")

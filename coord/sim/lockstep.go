@@ -79,7 +79,6 @@ func (r *lockstepRanks) stall(until time.Duration) {
 }
 
 func (r *lockstepRanks) event(*group.Event) {}
-func (r *lockstepRanks) under() int         { return 0 }
 
 func (r *lockstepRanks) locals() (list []int) {
 	for _, k := range r.ranks {

@@ -49,6 +49,8 @@ func (w *World) watch(p *process, e *group.Event) {
 		w.picture.mark(w.now, p.place, "leads")
 	case group.Dropped:
 		w.result.Dropped++
+	case group.Foreign:
+		w.violate("I1", p.place, "there is one job, and something is taken for another's: %s", e.Reason)
 	case group.Refused:
 		p.refused = e.Reason
 		if p.foreign == "" {

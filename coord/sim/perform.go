@@ -105,6 +105,8 @@ func (w *World) single(a *Action, p *process) {
 		p.flush()
 	case Drift:
 		p.drift(float64(1000+a.N) / 1000)
+	case Jump:
+		p.jump(a.By)
 	}
 }
 

@@ -43,11 +43,14 @@ func seeds(t *testing.T) uint64 {
 // No schedule of faults breaks an invariant, and most jobs come to their end.
 func TestSeeds(t *testing.T) {
 	all := seeds(t)
+	held, within := 0, 0
 	for _, part := range []struct {
 		profile  Profile
 		from, to uint64
 	}{{Default, 0, all * 3 / 4}, {Fast, all * 3 / 4, all}} {
-		sweep := Sweep{From: part.from, To: part.to, Options: Options{Faults: Kinds(), Profile: part.profile}, Jobs: runtime.GOMAXPROCS(0)}
+		sweep := Sweep{From: part.from, To: part.to, Options: Options{Faults: Kinds(), Profile: part.profile}, Jobs: runtime.GOMAXPROCS(0), Done: func(r *Result) {
+			held, within = max(held, r.Held), within+r.VoidWithin
+		}}
 		s := sweep.Run(context.Background())
 		for _, v := range s.Violations {
 			t.Errorf("seed %d, %v: %s at %.3f s, node %d: %s", v.Seed, part.profile, v.Invariant, v.Time, v.Node, v.Seen)
@@ -56,5 +59,9 @@ func TestSeeds(t *testing.T) {
 		if s.Coverage.Over < s.Seeds/2 || s.Views.Installed < 2*s.Seeds || s.Recovery.Count < s.Seeds/4 || s.Coverage.Stopped == 0 && s.Seeds > 100 {
 			t.Errorf("%v: little has happened: %+v", part.profile, s)
 		}
+	}
+	t.Logf("ranks held up to %d pieces, and %d became void before others", held, within)
+	if held != mostAhead || within == 0 && all > 100 {
+		t.Errorf("ranks held up to %d pieces, and %d became void before others", held, within)
 	}
 }

@@ -24,7 +24,7 @@ func TestScenarioErrors(t *testing.T) {
 	good := sc.String()
 	for _, bad := range []string{
 		"scenario 2", "seed x", "profile slow", "job mode=half", "job m=1", "job n=x", "ranks 1 x", "rack x", "pace 3", "duration x", "network loss=x", "network speed=1",
-		"nonsense", "at 3s", "at x kill", "at 3s explode", "at 3s kill who=boss", "at 3s kill who=-1", "at 3s kill for=3", "at 3s kill by=x", "at 3s kill n=x", "at 3s kill set=1,x", "at 3s kill color=red",
+		"nonsense", "at 3s", "at x kill", "at 3s explode", "at 3s kill who=boss", "at 3s kill who=-1", "at 3s kill for=3", "at 3s kill by=x", "at 3s kill n=x", "at 3s kill set=1,x", "at 3s kill color=red", "at 3s jump who=1 by=-1s",
 		"rack 0", "ranks -1", "job voters=4", "break 3",
 	} {
 		if _, err := Parse(strings.NewReader(good + bad + "\n")); err == nil && (bad != "break 3" || !canBreak) {
