@@ -48,7 +48,12 @@ seed has one history.
 A seed that breaks one is shrunk and written to a file, which --replay runs again;
 --trace tells what happens, --svg draws it. The exit code is 1 then.`,
 		Args: exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runSimulate(cmd.Context(), f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := onlyPositive(cmd, "nodes", "ranks", "jobs"); err != nil {
+				return err
+			}
+			return a.runSimulate(cmd.Context(), f)
+		},
 	}
 	f.add(cmd)
 	return cmd
@@ -103,13 +108,26 @@ func (f *simulateFlags) read() (err error) {
 	switch {
 	case err != nil || f.to <= f.from:
 		return usagef("--seeds %q: A:B with A below B, or one number", f.seeds)
-	case f.options.Nodes < 0 || f.options.Ranks < 0 || f.options.Duration < time.Second || f.jobs < 1:
-		return usagef("--nodes and --ranks are not below 0, --duration at least 1s, --jobs at least 1")
+	case f.to-f.from > sim.MostSeeds:
+		return usagef("--seeds %q: at most %d at a time", f.seeds, sim.MostSeeds)
+	case f.options.Duration < time.Second || f.options.Duration > mostDuration || f.jobs > mostJobs || f.shrink < 0:
+		return usagef("--duration is 1s to %v, --jobs at most %d, --shrink not below 0", mostDuration, mostJobs)
 	case (f.trace || f.svg != "") && f.replay == "" && f.to != f.from+1:
 		return usagef("--trace and --svg are of one run: with --replay FILE or --seeds N")
+	case f.options.Nodes > sim.MostNodes || f.options.Ranks > sim.MostRanks:
+		return usagef("--nodes is at most %d, --ranks at most %d", sim.MostNodes, sim.MostRanks)
+	}
+	if sc := sim.Draw(f.from, &f.options); f.replay == "" {
+		return sc.Validate()
 	}
 	return nil
 }
+
+// Bounds of flags. A run of hours in simulated time is minutes of a core.
+const (
+	mostDuration = 24 * time.Hour
+	mostJobs     = 1024
+)
 
 func (a *app) runSimulate(ctx context.Context, f *simulateFlags) error {
 	if err := f.read(); err != nil {
@@ -119,7 +137,7 @@ func (a *app) runSimulate(ctx context.Context, f *simulateFlags) error {
 	var s *sim.Summary
 	var err error
 	if f.replay != "" || f.trace || f.svg != "" {
-		s, err = a.simulateOne(f)
+		s, err = a.simulateOne(ctx, f)
 	} else {
 		s, err = a.simulateMany(ctx, f)
 	}
@@ -138,18 +156,19 @@ func (a *app) runSimulate(ctx context.Context, f *simulateFlags) error {
 }
 
 // simulateOne runs one scenario, and shows it.
-func (a *app) simulateOne(f *simulateFlags) (*sim.Summary, error) {
+func (a *app) simulateOne(ctx context.Context, f *simulateFlags) (*sim.Summary, error) {
 	sc := sim.Draw(f.from, &f.options)
 	if f.replay != "" {
-		text, err := os.ReadFile(f.replay)
+		file, err := os.Open(f.replay)
 		if err != nil {
 			return nil, nd.Errorf(nd.ErrIO, "%w", err)
 		}
-		if sc, err = sim.Parse(bytes.NewReader(text)); err != nil {
+		defer file.Close() //nolint:errcheck // it was read only
+		if sc, err = sim.Parse(file); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.replay, err)
 		}
 	}
-	watch := sim.Watch{}
+	watch := sim.Watch{Done: ctx.Done()}
 	if f.trace {
 		watch.Trace = a.stdout
 		if a.json {
@@ -160,7 +179,11 @@ func (a *app) simulateOne(f *simulateFlags) (*sim.Summary, error) {
 	if f.svg != "" {
 		watch.Picture = &sim.Picture{}
 	}
-	s := sim.Summarize([]*sim.Result{sim.Run(sc, watch)})
+	result := sim.Run(sc, watch)
+	if result == nil {
+		return nil, ctx.Err()
+	}
+	s := sim.Summarize([]*sim.Result{result})
 	if f.svg == "" {
 		return s, nil
 	}
@@ -188,7 +211,7 @@ func (a *app) simulateMany(ctx context.Context, f *simulateFlags) (*sim.Summary,
 		}
 		sc := sim.Draw(v.Seed, &f.options)
 		if i == 0 && f.shrink > 0 {
-			sc = a.shrink(sc, v.Invariant, f.shrink)
+			sc = a.shrink(ctx, sc, v.Invariant, f.shrink)
 		}
 		v.File = filepath.Join(f.out, fmt.Sprintf("seed-%d.scenario", v.Seed))
 		text := fmt.Sprintf("# headrace simulate --replay %s --trace\n# %s at %.3f s: %s\n%s", v.File, v.Invariant, v.Time, v.Seen, sc.String())
@@ -200,10 +223,10 @@ func (a *app) simulateMany(ctx context.Context, f *simulateFlags) (*sim.Summary,
 }
 
 // shrink makes a failing scenario smaller.
-func (a *app) shrink(sc sim.Scenario, invariant string, runs int) sim.Scenario {
+func (a *app) shrink(ctx context.Context, sc sim.Scenario, invariant string, runs int) sim.Scenario {
 	bar := a.progress()
 	defer bar.end()
-	breaks, run := sim.Breaks(invariant), int64(0)
+	breaks, run := sim.Breaks(invariant, ctx.Done()), int64(0)
 	return sim.Shrink(sc, runs, func(sc *sim.Scenario) bool {
 		run++
 		bar.show("shrink", inItems, run, int64(runs))

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headrace/headrace/coord/sim"
 )
@@ -74,5 +77,50 @@ func TestSimulateUsage(t *testing.T) {
 		if code := run(t.Context(), append([]string{"simulate"}, strings.Fields(line)...), &out, &errs); code != want || errs.Len() == 0 {
 			t.Errorf("%s: exit %d, want %d: %s", line, code, want, errs.String())
 		}
+	}
+}
+
+// What cannot be is refused before anything runs.
+func TestSimulateBounds(t *testing.T) {
+	for _, flags := range [][]string{
+		{"--seeds", "0:18446744073709551615"},
+		{"--nodes", "0"},
+		{"--nodes", "-1"},
+		{"--ranks", "0"},
+		{"--nodes", "100000"},
+		{"--ranks", "5000"},
+		{"--jobs", "0"},
+		{"--jobs", "100000"},
+		{"--duration", "25h"},
+		{"--shrink", "-1"},
+	} {
+		fails(t, exitUsage, append([]string{"simulate"}, flags...), flags[0][2:])
+	}
+	fails(t, exitUsage, []string{"simulate", "--nodes", "16000", "--ranks", "1000"}, "16000000 ranks")
+	fails(t, exitUsage, []string{"simulate", "--replay", "/dev/zero"}, "/dev/zero")
+}
+
+// One signal ends a run of one seed too, which takes minutes.
+func TestSimulateIsInterrupted(t *testing.T) {
+	cmd := program(t, "simulate", "--seeds", "1", "--nodes", "3000", "--trace")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	if _, err := lines.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	late := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	defer late.Stop()
+	_, _ = io.Copy(io.Discard, lines)
+	if code := exitCode(cmd.Wait()); code != exitInterrupted {
+		t.Errorf("exit %d", code)
 	}
 }

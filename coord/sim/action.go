@@ -66,10 +66,34 @@ func (a *Action) end() time.Duration {
 	return a.At + max(a.For, a.By) + time.Second
 }
 
+// Bounds of a fault.
+const (
+	mostTime   = 24 * time.Hour
+	leastFlap  = time.Millisecond
+	mostDrift  = 500     // a clock that stood still, or went back, would be none
+	mostNumber = 1 << 20 // of messages, steps or ranks
+)
+
 // check finds a fault that cannot be.
 func (a *Action) check() error {
-	if a.Kind == Jump && a.By < 0 {
+	least, most, what := 0, mostNumber, "n"
+	switch a.Kind {
+	case Drift:
+		least, most, what = -mostDrift, mostDrift, "n, thousandths"
+	case Noise:
+		most, what = 100, "n, per cent"
+	case Join:
+		most, what = MostNodes, "n, nodes"
+	}
+	switch {
+	case a.Kind == Jump && a.By < 0:
 		return nd.Errorf(nd.ErrConfig, "jump by %v: a monotonic clock never goes back", a.By)
+	case min(a.At, a.For, a.By) < 0 || max(a.At, a.For, a.By) > mostTime:
+		return nd.Errorf(nd.ErrConfig, "%v: times of a fault are 0 to %v", *a, mostTime)
+	case a.Kind == Flap && a.By < leastFlap:
+		return nd.Errorf(nd.ErrConfig, "%v: by is at least %v", *a, leastFlap)
+	case a.N < least || a.N > most:
+		return nd.Errorf(nd.ErrConfig, "%v: %s, are %d to %d", *a, what, least, most)
 	}
 	return nil
 }

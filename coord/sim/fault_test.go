@@ -29,9 +29,9 @@ func TestFaultsAreFound(t *testing.T) {
 				if len(r.Violations) == 0 {
 					continue
 				}
-				small := Shrink(sc, 40, Breaks(r.Violations[0].Invariant))
+				small := Shrink(sc, 40, Breaks(r.Violations[0].Invariant, nil))
 				back, err := Parse(strings.NewReader(small.String()))
-				if err != nil || !Breaks(r.Violations[0].Invariant)(&back) {
+				if err != nil || !Breaks(r.Violations[0].Invariant, nil)(&back) {
 					t.Errorf("bug %d: the scenario does not find it: %v\n%s", f, err, small.String())
 				}
 				t.Logf("bug %d: seed %d: %v; %d nodes and %d actions are enough", f, seed, r.Violations[0], len(small.Ranks), len(small.Actions))

@@ -2,11 +2,12 @@ package sim
 
 import "time"
 
-// Breaks reports, for Shrink, whether a scenario breaks an invariant first of all.
-func Breaks(invariant string) func(*Scenario) bool {
+// Breaks reports, for Shrink, whether a scenario breaks an invariant first of all. Once done is
+// closed it says no of all, at once.
+func Breaks(invariant string, done <-chan struct{}) func(*Scenario) bool {
 	return func(sc *Scenario) bool {
-		r := Run(*sc, Watch{})
-		return len(r.Violations) > 0 && r.Violations[0].Invariant == invariant
+		r := Run(*sc, Watch{Done: done})
+		return r != nil && len(r.Violations) > 0 && r.Violations[0].Invariant == invariant
 	}
 }
 

@@ -11,12 +11,15 @@ import (
 
 // Sweep runs the scenarios of many seeds. Each is one thread of its own.
 type Sweep struct {
-	From, To uint64 // To is not among them
+	From, To uint64 // To is not among them; at most MostSeeds
 	Options  Options
 	Jobs     int // threads
 	// Done is called after each run, by any thread, one at a time.
 	Done func(r *Result)
 }
+
+// MostSeeds bounds a sweep: what each came to is kept until the end.
+const MostSeeds = 10_000_000
 
 // Run runs them, until all are done or the context ends. The summary is that of what was run, and does
 // not depend on the number of threads.
@@ -32,7 +35,10 @@ func (s *Sweep) Run(ctx context.Context) *Summary {
 				if i >= uint64(len(results)) {
 					return
 				}
-				r := Run(Draw(s.From+i, &s.Options), Watch{})
+				r := Run(Draw(s.From+i, &s.Options), Watch{Done: ctx.Done()})
+				if r == nil {
+					return
+				}
 				one.Lock()
 				results[i] = r
 				if s.Done != nil {

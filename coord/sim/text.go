@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -40,8 +41,9 @@ func (sc *Scenario) String() string {
 // Parse reads a scenario. Empty lines and what is behind a # do not count.
 func Parse(r io.Reader) (Scenario, error) {
 	sc := Scenario{Job: coord.Job{Name: "job", Plan: "plan"}, Rack: 1}
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 1<<20)
+	room := &io.LimitedReader{R: r, N: mostText + 1}
+	lines := bufio.NewScanner(room)
+	lines.Buffer(nil, mostLine)
 	for number := 1; lines.Scan(); number++ {
 		text, _, _ := strings.Cut(lines.Text(), "#")
 		words := strings.Fields(text)
@@ -52,30 +54,53 @@ func Parse(r io.Reader) (Scenario, error) {
 			return sc, nd.Errorf(nd.ErrConfig, "scenario, line %d: %w", number, err)
 		}
 	}
-	if err := lines.Err(); err != nil {
+	switch err := lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return sc, nd.Errorf(nd.ErrConfig, "scenario: a line longer than %d bytes", mostLine)
+	case err != nil:
 		return sc, nd.Errorf(nd.ErrIO, "scenario: %w", err)
 	}
-	return sc, sc.validate()
+	if room.N == 0 {
+		return sc, nd.Errorf(nd.ErrConfig, "scenario: longer than %d bytes", mostText)
+	}
+	return sc, sc.Validate()
 }
 
-// mostRanks and mostPositions bound what a scenario may ask for.
+// Bounds of what a scenario may ask for.
 const (
-	mostNodes     = 1 << 14
-	mostRanks     = 1 << 10
+	mostText      = 16 << 20 // bytes
+	mostLine      = 1 << 20
+	MostNodes     = 1 << 14
+	MostRanks     = 1 << 10 // of a node
+	mostWorld     = 1 << 17
 	mostPositions = 1 << 26
 )
 
-func (sc *Scenario) validate() error {
-	if len(sc.Ranks) == 0 || len(sc.Ranks) > mostNodes {
-		return nd.Errorf(nd.ErrConfig, "scenario: %d nodes, 1 to %d can be", len(sc.Ranks), mostNodes)
+// Validate says what is wrong with a scenario.
+func (sc *Scenario) Validate() error {
+	if len(sc.Ranks) == 0 || len(sc.Ranks) > MostNodes {
+		return nd.Errorf(nd.ErrConfig, "scenario: %d nodes, 1 to %d can be", len(sc.Ranks), MostNodes)
 	}
+	world := 0
 	for _, ranks := range sc.Ranks {
-		if ranks < 0 || ranks > mostRanks {
-			return nd.Errorf(nd.ErrConfig, "scenario: %d ranks of a node, 0 to %d can be", ranks, mostRanks)
+		if ranks < 0 || ranks > MostRanks {
+			return nd.Errorf(nd.ErrConfig, "scenario: %d ranks of a node, 0 to %d can be", ranks, MostRanks)
 		}
+		world += ranks
 	}
-	if sc.Rack < 1 || sc.Pace < 0 || sc.Duration < 0 {
-		return nd.Errorf(nd.ErrConfig, "scenario: rack is at least 1, pace and duration are not below 0")
+	if world > mostWorld {
+		return nd.Errorf(nd.ErrConfig, "scenario: %d ranks, at most %d can be", world, mostWorld)
+	}
+	if sc.Rack < 1 || min(sc.Pace, sc.Duration) < 0 || max(sc.Pace, sc.Duration) > mostTime {
+		return nd.Errorf(nd.ErrConfig, "scenario: rack is at least 1, pace and duration are 0 to %v", mostTime)
+	}
+	if err := sc.Network.validate(); err != nil {
+		return err
+	}
+	for i := range sc.Actions {
+		if err := sc.Actions[i].check(); err != nil {
+			return err
+		}
 	}
 	if sc.Job.Mode == coord.Async && sc.Job.N > mostPositions {
 		return nd.Errorf(nd.ErrConfig, "scenario: n is %d, at most %d can be watched one by one", sc.Job.N, mostPositions)
@@ -167,6 +192,18 @@ func (sc *Scenario) jobField(name, value string) (err error) {
 		return fmt.Errorf("a job has no %q", name)
 	}
 	return err
+}
+
+func (n *Network) validate() error {
+	if min(n.Latency, n.Jitter) < 0 || max(n.Latency, n.Jitter) > time.Minute {
+		return nd.Errorf(nd.ErrConfig, "scenario: latency and jitter are 0 to 1m")
+	}
+	for _, share := range []float64{n.Loss, n.Double, n.Reorder, n.Corrupt} {
+		if !(share >= 0 && share <= 1) { // NaN neither
+			return nd.Errorf(nd.ErrConfig, "scenario: loss, double, reorder and corrupt are 0 to 1")
+		}
+	}
+	return nil
 }
 
 func (n *Network) field(name, value string) (err error) {

@@ -1,10 +1,13 @@
 package sim
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headrace/headrace/nd"
 )
 
 // A scenario that was written is read as the same one, and has the same history.
@@ -25,14 +28,42 @@ func TestScenarioErrors(t *testing.T) {
 	for _, bad := range []string{
 		"scenario 2", "seed x", "profile slow", "job mode=half", "job m=1", "job n=x", "ranks 1 x", "rack x", "pace 3", "duration x", "network loss=x", "network speed=1",
 		"nonsense", "at 3s", "at x kill", "at 3s explode", "at 3s kill who=boss", "at 3s kill who=-1", "at 3s kill for=3", "at 3s kill by=x", "at 3s kill n=x", "at 3s kill set=1,x", "at 3s kill color=red", "at 3s jump who=1 by=-1s",
-		"rack 0", "ranks -1", "job voters=4", "break 3",
+		"rack 0", "ranks -1", "job voters=4", "break 3", "at 1s flap who=0 other=1 for=5s by=-1s", "at 1s flap who=0 other=1 for=5s", "at -1s kill", "at 25h kill",
+		"at 1s kill for=-1s", "at 1s drift n=-1000 who=0", "at 1s drift n=-1001 who=0", "at 1s doubt for=2562047h", "at 1s noise n=101", "at 1s noise n=-1", "at 1s join n=99999",
+		"network loss=2", "network loss=NaN", "network corrupt=-1", "network jitter=-1s", "network latency=2m", "duration 25h", "pace -1s",
 	} {
 		if _, err := Parse(strings.NewReader(good + bad + "\n")); err == nil && (bad != "break 3" || !canBreak) {
 			t.Errorf("%q was taken", bad)
 		}
 	}
+	if _, err := Parse(endless{}); !errors.Is(err, nd.ErrConfig) {
+		t.Errorf("a file without end: %v", err)
+	}
 	if _, err := Parse(strings.NewReader("# nothing\n")); err == nil {
 		t.Error("a scenario of no nodes was taken")
+	}
+}
+
+// endless is a file as /dev/zero is, with lines.
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = '\n'
+	}
+	return len(b), nil
+}
+
+// A run that is not wanted any more ends early, and so does shrinking.
+func TestRunEnds(t *testing.T) {
+	done := make(chan struct{})
+	close(done)
+	sc := Draw(1, &Options{Nodes: 500, Ranks: 3, Faults: Kinds(), Duration: time.Hour})
+	if r := Run(sc, Watch{Done: done}); r != nil {
+		t.Errorf("it ran to its end: %v", r.Time)
+	}
+	if Breaks("memory", done)(&sc) {
+		t.Error("a run that did not end broke an invariant")
 	}
 }
 

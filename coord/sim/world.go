@@ -29,7 +29,8 @@ type World struct {
 	rand   *rand.Rand
 	views  *coord.Views
 
-	trace    io.Writer // nil: none
+	ending   <-chan struct{} // Watch.Done
+	trace    io.Writer       // nil: none
 	digest   [2]uint64
 	picture  *Picture // nil: none is drawn
 	result   Result
@@ -51,13 +52,18 @@ type pending struct {
 type Watch struct {
 	Trace   io.Writer // gets a line for whatever happens; nil: none
 	Picture *Picture  // nil: none
+	// Done, closed, ends the run early: its result is nil. A nil one does not.
+	Done <-chan struct{}
 }
+
+// checkEvery is how many events there are between two looks at Watch.Done.
+const checkEvery = 256
 
 // Run carries a scenario out, up to the first violation.
 func Run(sc Scenario, watch Watch) *Result { return newWorld(sc, watch).run() }
 
 func newWorld(sc Scenario, watch Watch) *World {
-	w := &World{sc: sc, trace: watch.Trace, picture: watch.Picture, procs: map[coord.ID]*process{}, done: map[int64][]uint8{}, rand: rand.New(rand.NewPCG(sc.Seed, 1))}
+	w := &World{sc: sc, ending: watch.Done, trace: watch.Trace, picture: watch.Picture, procs: map[coord.ID]*process{}, done: map[int64][]uint8{}, rand: rand.New(rand.NewPCG(sc.Seed, 1))}
 	w.result.Seed = sc.Seed
 	w.views = coord.NewViews()
 	w.net.init(w)
@@ -87,7 +93,9 @@ func (w *World) run() *Result {
 			break
 		}
 		w.now = e.at
-		w.result.Events++
+		if w.result.Events++; w.result.Events%checkEvery == 0 && w.isDone() {
+			return nil
+		}
 		w.do(&e)
 	}
 	if len(w.result.Violations) == 0 {
@@ -97,6 +105,15 @@ func (w *World) run() *Result {
 	w.picture.close(w)
 	w.result.Digest = w.digest
 	return &w.result
+}
+
+func (w *World) isDone() bool {
+	select {
+	case <-w.ending:
+		return true
+	default:
+		return false
+	}
 }
 
 // do lets an event happen. A panic of an agent is a violation too.
