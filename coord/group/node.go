@@ -34,6 +34,7 @@ type Node struct {
 	}
 	followers map[coord.ID]*follower // looked up and walked in the order of the view
 	gossip    map[coord.ID]observed
+	forgot    time.Duration // when it last forgot who is of no interest any more
 
 	ranks      []int  // local ranks that are there
 	ended      []int  // those that have ended, and are in the view still
@@ -95,6 +96,9 @@ func (n *Node) Tick(now time.Duration) {
 	if n.voter != nil {
 		n.voter.tick(n)
 		n.ready()
+	}
+	if n.now-n.forgot >= forgetEvery {
+		n.forgetStrangers()
 	}
 	n.follow()
 	n.report()
@@ -238,7 +242,11 @@ func (n *Node) where(id coord.ID) coord.Source {
 
 // rememberLost is how long an agent that was lost before it was admitted is remembered: what it
 // has asked may come late.
-const rememberLost = 2 * time.Minute
+const rememberLost = 90 * time.Second
+
+// forgetEvery is how often an agent looks for those that are to be forgotten, where no new view has
+// it do so.
+const forgetEvery = 10 * time.Second
 
 // forget forgets who is in no view and in no group any more. Of the view before, it keeps
 // those that are still in the group.
@@ -255,14 +263,26 @@ func (n *Node) forget(before *coord.View) {
 			delete(n.others, number)
 		}
 	}
-	full := len(n.gossip) > len(n.view.Members)+maxJoins
+	n.forgetStrangers()
+}
+
+// forgetStrangers forgets who is in no view, and was lost some time ago or asks for nothing any
+// more: agents that come and are refused make no view.
+func (n *Node) forgetStrangers() {
+	n.forgot = n.now
+	members := 0
+	if n.view != nil {
+		members = len(n.view.Members)
+	}
+	stranger := func(id coord.ID) bool { return n.view == nil || n.view.Index(id) < 0 }
+	full := len(n.gossip) > members+maxJoins
 	for id, o := range n.gossip {
-		if n.view.Index(id) < 0 && (o.State == Dead && n.now-o.since > rememberLost || full) {
+		if stranger(id) && (o.State == Dead && n.now-o.since > rememberLost || full) {
 			delete(n.gossip, id)
 		}
 	}
 	for id := range n.followers {
-		if n.view.Index(id) < 0 && n.followers[id].until < n.now {
+		if stranger(id) && n.followers[id].until < n.now {
 			delete(n.followers, id)
 		}
 	}

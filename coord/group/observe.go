@@ -3,6 +3,7 @@ package group
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -226,6 +227,7 @@ func (n *Node) Term(index uint64) (term uint64, ok bool) {
 type Held struct {
 	Others, Followers, Gossip, Joins, Reports, Gone int
 	Waiting, Entries, Events, Messages              int
+	Log, Snapshot, Outbox                           int // in bytes: of entries, of the state that newcomers get, of messages
 }
 
 // Held counts what this agent keeps.
@@ -235,10 +237,23 @@ func (n *Node) Held() Held {
 		Joins: len(n.lead.order), Reports: len(n.lead.reports), Gone: len(n.lead.gone),
 		Waiting: len(n.commit.waiting), Events: len(n.events), Messages: len(n.out),
 	}
+	for i := range n.out {
+		h.Outbox += len(n.out[i].Message)
+	}
 	if n.voter != nil {
-		last, _ := n.voter.storage.LastIndex()
-		first, _ := n.voter.storage.FirstIndex()
-		h.Entries = int(last - first + 1)
+		n.voter.held(&h)
 	}
 	return h
+}
+
+func (v *voter) held(h *Held) {
+	last, _ := v.storage.LastIndex() // memory has it, and all that is asked for here
+	first, _ := v.storage.FirstIndex()
+	h.Entries = int(last - first + 1)
+	list, _ := v.storage.Entries(first, last+1, math.MaxUint64)
+	for _, e := range list {
+		h.Log += len(e.GetData())
+	}
+	s, _ := v.storage.Snapshot()
+	h.Snapshot = len(s.GetData())
 }

@@ -277,7 +277,9 @@ func (p *process) carryOut() (some bool) {
 		some = true
 		p.w.watch(p, &e)
 	}
-	for _, s := range p.node.Outbox() {
+	out := p.node.Outbox()
+	p.w.outbox(p, out)
+	for _, s := range out {
 		some = true
 		if p.fuse == 0 {
 			p.die("killed between two messages")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/coord/group"
 	"github.com/headrace/headrace/nd"
 )
 
@@ -39,14 +40,64 @@ func (w *World) checkState(p *process) {
 	}
 }
 
-// bounded checks that an agent keeps no more than who there is.
+// Bounds of what an agent keeps, in bytes: a few times what runs come to.
+const (
+	mostBytes  = 1 << 16 // of anything, where few are there
+	mostEntry  = 1 << 9  // of an entry, in the mean of a log, but for members
+	mostMember = 1 << 10 // of a member in a snapshot, with its last commit and its lanes; and in a log
+	mostSaid   = 1 << 12 // of a message, but for the view in it
+	mostInView = 160     // of a member in a view
+)
+
+// bounded checks that an agent keeps no more than there is to know: who lives, who is in its
+// view, and who has ended of late. So nothing grows with the run.
 func (w *World) bounded(p *process) {
 	h := p.node.Held()
-	all := len(w.order)
+	all := w.recent.count(w) + len(p.node.State().View.Members)
 	if h.Others > 16 || h.Followers > all || h.Gossip > all || h.Joins > all || h.Reports > all || h.Gone > all || h.Entries > 1<<12 || h.Waiting > 1<<14 {
-		w.violate("memory", p.place, "keeps %+v in a world of %d", h, all)
+		w.violate("memory", p.place, "keeps %+v, and there are %d", h, all)
+	}
+	if h.Log > mostBytes+mostEntry*h.Entries+mostMember*all || h.Snapshot > mostBytes+mostMember*all {
+		w.violate("memory", p.place, "keeps bytes: %+v, and there are %d", h, all)
 	}
 	w.result.Entries = max(w.result.Entries, h.Entries)
+	w.result.Log = max(w.result.Log, h.Log)
+	w.result.Snapshot = max(w.result.Snapshot, h.Snapshot)
+	w.result.Known = max(w.result.Known, h.Others+h.Followers+h.Gossip+h.Joins+h.Reports+h.Gone)
+}
+
+// outbox checks what an agent wants sent at once: a message to each, with the view.
+func (w *World) outbox(p *process, list []group.Send) {
+	bytes := 0
+	for i := range list {
+		bytes += len(list[i].Message)
+	}
+	if all := w.recent.count(w); bytes > mostBytes+all*(mostSaid+mostInView*all) {
+		w.violate("memory", p.place, "wants %d messages of %d bytes sent at once, and there are %d", len(list), bytes, all)
+	}
+	w.result.Outbox = max(w.result.Outbox, bytes)
+}
+
+// remembered is how long an agent may know one that has ended.
+const remembered = 2 * time.Minute
+
+// recent counts the processes that live or have ended of late, once a second.
+type recent struct {
+	at      time.Duration
+	n       int
+	started int // processes that had started by then
+}
+
+func (r *recent) count(w *World) int {
+	if w.now-r.at >= time.Second || r.started == 0 {
+		*r = recent{at: w.now, started: len(w.order)}
+		for _, p := range w.order {
+			if !p.dead || w.now-p.died <= remembered {
+				r.n++
+			}
+		}
+	}
+	return r.n + len(w.order) - r.started
 }
 
 // installed notes the newest view, for the result and the picture.

@@ -41,6 +41,10 @@ type Result struct {
 	Faults    int
 	Events    int
 	Entries   int // most that a voter kept
+	Known     int // most others, in all its lists, that an agent kept
+	Log       int // most bytes of entries, of a snapshot, and of messages to be sent at once
+	Snapshot  int
+	Outbox    int
 	Delivered int64
 	// Of the ranks of an async job: most pieces that one held at a time, and how often one became
 	// void that was not the last of them.

@@ -65,6 +65,34 @@ func TestManyNodes(t *testing.T) {
 	}
 }
 
+// A job of a long time, in which nodes come that are refused, and two of five come and go all
+// the while: what the others keep is bounded by who there is (see bounded), and does not grow with
+// the run.
+func TestNothingGrows(t *testing.T) {
+	if testing.Short() || raced {
+		t.Skip("-short, -race: a long job takes some seconds")
+	}
+	sc := many(5, 1, coord.Async, Fast, "1")
+	sc.Pace, sc.Job.Epochs, sc.Job.N = time.Second, 0, 1<<10
+	sc.Actions = nil
+	const refused, calm = 4 * time.Minute, 6 * time.Minute // by then there is no view but the first
+	for at := 5 * time.Second; at < refused; at += 4200 * time.Millisecond {
+		sc.Actions = append(sc.Actions, Action{At: at, Kind: Alien, N: int(at/time.Millisecond) % 3})
+	}
+	length := time.Duration(few(60, 11)) * time.Minute
+	for i, at := 0, calm; at < length; i, at = i+1, at+9*time.Second {
+		sc.Actions = append(sc.Actions, Action{At: at, Kind: Kill, Who: node(3 + i%2), By: 2 * time.Second})
+	}
+	r := Run(sc, Watch{})
+	for _, v := range r.Violations {
+		t.Error(v)
+	}
+	if r.Time < length || r.Views < 50 {
+		t.Errorf("%+v", r)
+	}
+	t.Logf("%v, %d views, %d messages; at most %d entries of %d bytes, a snapshot of %d, %d bytes to send at once; %d others known", r.Time, r.Views, r.Messages, r.Entries, r.Log, r.Snapshot, r.Outbox, r.Known)
+}
+
 // A storm of joiners beside a member that stands still for a minute: what each agent keeps
 // stays within bounds (see bounded and storm), and all come in.
 func TestStorm(t *testing.T) {

@@ -23,6 +23,7 @@ type World struct {
 	net    network
 	gossip gossip
 	log    logbook
+	recent recent
 	steps  *collectives      // lockstep
 	done   map[int64][]uint8 // async: how often each position of an epoch was accepted by its rank
 	rand   *rand.Rand
