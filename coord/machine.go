@@ -269,6 +269,7 @@ func (m *Machine) refuses(a *Admission, admitted []Member) string {
 func (m *Machine) enter(evict []ID, admit []Member, ranks []Ranks) bool {
 	d := Delta{Evict: evict, Admit: admit, Ranks: ranks}
 	next := m.view.After(&d)
+	next.Seal()
 	next.Voters = chooseVoters(next.Members, m.view.Voters, m.job.Voters)
 	lost := m.view.loses(next)
 	grows := next.World() != m.view.World()

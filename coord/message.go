@@ -148,10 +148,7 @@ func AppendMessage(dst []byte, m *Message) []byte {
 
 // ParseMessage reads what AppendMessage writes. An agent of another version is told
 // apart from broken bytes.
-func ParseMessage(data []byte) (*Message, error) { return (*Views)(nil).ParseMessage(data) }
-
-// ParseMessage is that of the package; a view that was read before is not made again.
-func (s *Views) ParseMessage(data []byte) (*Message, error) {
+func ParseMessage(data []byte) (*Message, error) {
 	if len(data) < 2 || len(data) > MaxMessage {
 		return nil, nd.Errorf(nd.ErrCorrupt, "agent's message of %d bytes", len(data))
 	}
@@ -162,7 +159,7 @@ func (s *Views) ParseMessage(data []byte) (*Message, error) {
 	if m.Body == nil {
 		return nil, nd.Errorf(nd.ErrCorrupt, "agent's message of kind %d", data[1])
 	}
-	r := reader{data: data[2:], views: s}
+	r := reader{data: data[2:]}
 	m.From = Source{r.id(), r.text(MaxText)}
 	m.To = r.id()
 	m.Stamp = r.stamp()
@@ -228,10 +225,7 @@ func (b *Brief) write(w *writer) {
 	w.stamp(b.Known)
 	w.flag(b.View != nil)
 	if b.View != nil {
-		v := writer{}
-		v.view(b.View)
-		w.count(len(v.bytes))
-		w.data(v.bytes)
+		w.view(b.View)
 	}
 	w.count(len(b.Deltas))
 	for i := range b.Deltas {
@@ -261,7 +255,8 @@ func (b *Brief) write(w *writer) {
 func (b *Brief) read(r *reader) {
 	b.Known = r.stamp()
 	if r.flag() {
-		b.View = r.views.parse(r)
+		b.View = &View{}
+		r.view(b.View)
 	}
 	for range r.length(keepDeltas, 1) {
 		b.Deltas = append(b.Deltas, r.delta())

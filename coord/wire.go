@@ -120,9 +120,8 @@ func (w *writer) progress(p *Progress) {
 // reader reads what a writer wrote. After something that cannot be, all fields are
 // zero and end tells.
 type reader struct {
-	data  []byte
-	views *Views
-	err   error
+	data []byte
+	err  error
 }
 
 func (r *reader) fail(what string) {

@@ -23,8 +23,9 @@ type Config struct {
 	// admitted.
 	Contacts []string
 
-	// Views, if it is not nil, shares views with other nodes of this process.
-	Views *coord.Views
+	// Share gives a sealed view that is equal to one that this agent has come to know: where thousands
+	// of nodes are simulated in one process, they share one. Nil, as in an agent: its own.
+	Share func(*coord.View) *coord.View
 
 	Beat time.Duration // between what leaders, followers and agents say
 	// Silence is how long a voter hears nothing of the leader before it stands; each

@@ -230,7 +230,7 @@ func (n *Node) newer(b *coord.Brief) (list []*coord.View, ok bool) {
 	}
 	v := n.view
 	for i := n.view.Number - first; i < uint64(len(b.Deltas)); i++ {
-		v = n.cfg.Views.After(v, &b.Deltas[i])
+		v = v.After(&b.Deltas[i])
 		list = append(list, v)
 	}
 	return list, true
@@ -263,8 +263,7 @@ func (n *Node) takeHint(b *coord.Brief) {
 	if b.View == nil || n.view != nil && n.known.Known.View >= b.Known.View || n.hint != nil && n.hint.Number >= b.View.Number && n.hintOf == b.Known.Founder {
 		return
 	}
-	n.hint, n.hintOf = b.View, b.Known.Founder
-	n.hint.Seal()
+	n.hint, n.hintOf = n.share(b.View), b.Known.Founder
 	if n.member() && b.View.Index(n.cfg.Self.ID) < 0 {
 		n.endEvicted(b.View)
 	}
@@ -281,7 +280,7 @@ func (n *Node) endEvicted(v *coord.View) {
 // enter makes a view the newest. The one before it stays where the ranks have not come to
 // the cut; a view of the same ranks, which has the same cut, changes nothing for them.
 func (n *Node) enter(v *coord.View) {
-	v.Seal()
+	v = n.share(v)
 	if n.view != nil && v.Cut != n.view.Cut {
 		n.previous = n.view
 	}
@@ -290,6 +289,15 @@ func (n *Node) enter(v *coord.View) {
 	n.noteEnded()
 	n.forget(before)
 	n.event(Event{Kind: Viewed, View: v})
+}
+
+// share makes a view ready to be looked into.
+func (n *Node) share(v *coord.View) *coord.View {
+	if n.cfg.Share != nil {
+		return n.cfg.Share(v)
+	}
+	v.Seal()
+	return v
 }
 
 // end ends this agent's part: it must start again, as another member.

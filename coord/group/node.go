@@ -121,7 +121,7 @@ func (n *Node) Tick(now time.Duration) {
 // counted as an event, and so is one of another job.
 func (n *Node) Receive(now time.Duration, data []byte) {
 	n.now = now
-	m, err := n.cfg.Views.ParseMessage(data)
+	m, err := coord.ParseMessage(data)
 	if err != nil {
 		n.event(Event{Kind: Dropped, Reason: err.Error()})
 		return

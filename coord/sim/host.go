@@ -114,7 +114,7 @@ func (h *host) start(form []coord.Member, change func(*group.Config)) *process {
 	h.boots++
 	p := &process{host: h, id: h.newID(h.boots), began: h.w.now, fuse: -1}
 	cfg := h.w.sc.Profile.config()
-	cfg.Job, cfg.Views = h.w.sc.Job, h.w.views
+	cfg.Job, cfg.Share = h.w.sc.Job, h.w.views.of
 	cfg.Self = coord.Admission{Member: h.member(p.id), Version: coord.Version, Job: cfg.Job.Name, Plan: cfg.Job.Plan}
 	if form != nil {
 		cfg.Form = form

@@ -43,8 +43,8 @@ func (w *World) checkState(p *process) {
 // Bounds of what an agent keeps, in bytes: a few times what runs come to.
 const (
 	mostBytes  = 1 << 16 // of anything, where few are there
-	mostEntry  = 1 << 9  // of an entry, in the mean of a log
-	mostMember = 1 << 10 // of a member in a snapshot, with its last commit and its lanes
+	mostEntry  = 1 << 9  // of an entry, in the mean of a log, but for members
+	mostMember = 1 << 10 // of a member in a snapshot, with its last commit and its lanes; and in a log
 	mostSaid   = 1 << 12 // of a message, but for the view in it
 	mostInView = 160     // of a member in a view
 )
@@ -57,7 +57,7 @@ func (w *World) bounded(p *process) {
 	if h.Others > 16 || h.Followers > all || h.Gossip > all || h.Joins > all || h.Reports > all || h.Gone > all || h.Entries > 1<<12 || h.Waiting > 1<<14 {
 		w.violate("memory", p.place, "keeps %+v, and there are %d", h, all)
 	}
-	if h.Log > mostBytes+mostEntry*h.Entries || h.Snapshot > mostBytes+mostMember*all {
+	if h.Log > mostBytes+mostEntry*h.Entries+mostMember*all || h.Snapshot > mostBytes+mostMember*all {
 		w.violate("memory", p.place, "keeps bytes: %+v, and there are %d", h, all)
 	}
 	w.result.Entries = max(w.result.Entries, h.Entries)

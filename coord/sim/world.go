@@ -27,7 +27,7 @@ type World struct {
 	steps  *collectives      // lockstep
 	done   map[int64][]uint8 // async: how often each position of an epoch was accepted by its rank
 	rand   *rand.Rand
-	views  *coord.Views
+	views  shared
 
 	ending   <-chan struct{} // Watch.Done
 	trace    io.Writer       // nil: none
@@ -65,7 +65,7 @@ func Run(sc Scenario, watch Watch) *Result { return newWorld(sc, watch).run() }
 func newWorld(sc Scenario, watch Watch) *World {
 	w := &World{sc: sc, ending: watch.Done, trace: watch.Trace, picture: watch.Picture, procs: map[coord.ID]*process{}, done: map[int64][]uint8{}, rand: rand.New(rand.NewPCG(sc.Seed, 1))}
 	w.result.Seed = sc.Seed
-	w.views = coord.NewViews()
+	w.views = shared{}
 	w.net.init(w)
 	w.gossip.init(w)
 	w.log.init(w)
