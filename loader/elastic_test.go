@@ -110,6 +110,21 @@ func (d *deliveries) batch(step int64) (ids []int64, ranks int) {
 	return ids, len(parts)
 }
 
+// interrupted is a collective that waits for a lost rank, until it is aborted.
+func interrupted(ctx context.Context, f *fence.Fence) {
+	for {
+		changed := f.Changed()
+		if f.Interrupted() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // Three ranks on two agents train in lockstep, and one leaves in the middle: the others go back to a
 // step that all had done, and the global batches are those of the plan throughout, in the
 // new world as in the old one.
@@ -157,6 +172,9 @@ func TestLockstepOverALoss(t *testing.T) {
 				d.add(i, l.Identity().Rank, b)
 				if i == dies && b.Meta().Step == diesAt {
 					kill()
+				}
+				if i != dies && b.Meta().Step > diesAt && l.Identity().World == 3 {
+					interrupted(ctx, f)
 				}
 				return nil
 			}

@@ -54,11 +54,11 @@ func ExampleLoader_Enter() {
 	}
 }
 
-// watch aborts what waits for a rank that is lost, as soon as the job is halted.
+// watch aborts what waits for a rank that is lost, or that goes back to another step.
 func watch(ctx context.Context, f *fence.Fence, abort func()) {
 	for {
 		changed := f.Changed()
-		if _, halted := f.Newest(); halted {
+		if f.Interrupted() {
 			abort()
 		}
 		if f.Err() != nil {

@@ -2,14 +2,29 @@ package fence
 
 import "github.com/headrace/headrace/agentapi"
 
-// Changed is closed at the next change of what Newest, Waiting and Err tell: another view, a halt,
-// a redo that is agreed, another reason to wait, the end. A trainer may so hear that a rank is
+// Changed is closed at the next change of what Newest, Interrupted, Waiting and Err tell: another
+// view, a halt, a redo that is agreed, another reason to wait, the end. A trainer may so hear that a rank is
 // lost while it waits for that one in a collective, and not only by its next Lease. Ask for the
 // channel first, then look: what has changed before may not change again.
 func (f *Fence) Changed() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.mu.news
+}
+
+// Interrupted reports whether this rank's step is in vain: a rank was lost, a redo was agreed, or
+// its part has ended, since it entered its view. Its collectives are to be aborted: they may wait
+// for a rank that does not come. A view in which ranks only come interrupts nothing.
+func (f *Fence) Interrupted() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mu.in && f.interrupted()
+}
+
+// interrupted is for a rank that has entered a view. f.mu is held.
+func (f *Fence) interrupted() bool {
+	s := &f.mu.state
+	return s.Ending != "" || s.Halted || s.Redo != f.mu.entered.redo
 }
 
 // Err is why this rank has no part in the job any more, nil while it has one.

@@ -170,7 +170,7 @@ func (f *Fence) allow() {
 	s := &f.mu.state
 	limit := s.Horizon
 	switch {
-	case !f.mu.in || s.Ending != "" || s.Halted || s.Redo != f.mu.entered.redo:
+	case !f.mu.in || f.interrupted():
 		limit = 0
 	case s.View != f.mu.entered.view:
 		limit = min(limit, s.Cut) // the view that the rank is in holds up to there

@@ -180,10 +180,10 @@ func TestChanged(t *testing.T) {
 		change func()
 		ok     func() bool
 	}{
-		{"a view", func() { state.View = 2 }, func() bool { p, _ := f.Newest(); return p.View == 2 }},
-		{"a halt", func() { state.Halted = true }, func() bool { _, halted := f.Newest(); return halted }},
+		{"a view", func() { state.View = 2 }, func() bool { p, _ := f.Newest(); return p.View == 2 && !f.Interrupted() }},
+		{"a halt", func() { state.Halted = true }, func() bool { _, halted := f.Newest(); return halted && f.Interrupted() }},
 		{"a wait", func() { state.Waiting = "no majority" }, func() bool { return f.Waiting() != "" }},
-		{"a redo", func() { state.Redo, state.Cut = 1, 3 }, func() bool { return f.Err() == nil }},
+		{"a redo", func() { state.Halted, state.Redo, state.Cut = false, 1, 3 }, func() bool { return f.Interrupted() && f.Err() == nil }},
 		{"the end", func() { state.Ending = "evicted" }, func() bool { return errors.Is(f.Err(), nd.ErrClosed) }},
 	} {
 		changed := f.Changed()
