@@ -102,6 +102,9 @@ func (r *asyncRanks) event(e *group.Event) {
 		}
 		return
 	}
+	if e.Part.Epoch != k.cursor.Epoch() {
+		return // what it held of that epoch was given up as it ended
+	}
 	void := k.cursor.Decide(e.Part.Span, e.Verdict)
 	if e.Verdict == coord.Effective {
 		k.open -= e.Part.Span.Stop - e.Part.Span.Start
