@@ -104,7 +104,8 @@ func (w *World) run() *Result {
 	w.result.Time = w.now
 	w.picture.close(w)
 	w.result.Digest = w.digest
-	return &w.result
+	result := w.result // a pointer into the world would keep all of it, for each seed of a sweep
+	return &result
 }
 
 func (w *World) isDone() bool {
