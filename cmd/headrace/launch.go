@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -59,6 +61,8 @@ func (a *app) runLaunch(ctx context.Context, args []string) error {
 	if spec.Program, err = os.Executable(); err != nil {
 		spec.Program = ""
 	}
+	a.waitForNobody()
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // lost: the job outlives who reads the lines. Workers would inherit a plain ignore
 	spec.PrintWarning = func(text string) { _, _ = fmt.Fprintf(a.stderr, "headrace: %s\n", text) }
 	result, err := launcher.Run(ctx, spec)
 	if report := result.Report(); report != "" {
