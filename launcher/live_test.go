@@ -142,6 +142,7 @@ func TestLiveNodeComesLater(t *testing.T) {
 	l.startAll(2, "--nnodes", "1:3")
 	l.start("--nnodes", "1:3")
 	l.until("the third node works", l.working("2.0.0", "2.1.0"))
+	l.says(0, "nobody is at 127.0.0.1:"+l.port+": this node begins the job")
 	l.says(0, "6 ranks on 3 nodes")
 	l.release()
 	for node := range 3 {
