@@ -28,7 +28,13 @@ func (a *app) launch() *cobra.Command {
 		// behind the script is looked at.
 		DisableFlagParsing: true,
 		ValidArgsFunction: func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-			if !strings.HasPrefix(word, "-") || launcher.InScript(args) {
+			if launcher.InScript(args) {
+				return nil, cobra.ShellCompDirectiveDefault
+			}
+			if values, ok := launcher.CompleteValue(args, word); ok {
+				return values, cobra.ShellCompDirectiveNoFileComp
+			}
+			if !strings.HasPrefix(word, "-") {
 				return nil, cobra.ShellCompDirectiveDefault
 			}
 			return launcher.Complete(word), cobra.ShellCompDirectiveNoFileComp

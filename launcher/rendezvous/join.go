@@ -189,7 +189,7 @@ func (g *group) hostJob() (*joined, error) {
 		return nil, nd.Errorf(nd.ErrIO, "rendezvous at %s: %w", g.address, err)
 	}
 	if len(g.config.Key) == 0 && bind == "" {
-		g.config.Notice("HEADRACE_KEY_FILE is not set: whoever reaches " + g.address + " and knows the run id can join this job")
+		g.config.Notice("there is no --key-file (HEADRACE_KEY_FILE): whoever reaches " + g.address + " and knows the run id can join this job")
 	}
 	g.coordinator = newCoordinator(g.config, l)
 	return g.enter(g.coordinator.start())
