@@ -140,22 +140,30 @@ func (s *Server) greet(c *client, r *bufio.Reader) error {
 	switch {
 	case s.options.RunID != "" && h.RunID != s.options.RunID:
 		return nd.Errorf(nd.ErrConfig, "rank %d belongs to job %.80q, this is the launcher of %.80q", h.Rank, h.RunID, s.options.RunID)
-	case h.Round >= 0 && h.Round != round.Number:
+	case h.Round >= 0 && h.Round != round.Number && !round.elastic(): // of a live job it is the view that the rank was started in
 		return nd.Errorf(nd.ErrConfig, "rank %d belongs to round %d, the job is in round %d", h.Rank, h.Round, round.Number)
 	case round.World > 0 && (h.World != round.World || h.Rank >= h.World):
 		return nd.Errorf(nd.ErrConfig, "rank %d of %d, the job has %d ranks", h.Rank, h.World, round.World)
 	}
-	c.reply(&message{Type: typeHello, Protocol: Protocol, Version: Version, Offers: s.offers()})
+	c.reply(&message{Type: typeHello, Protocol: Protocol, Version: Version, Offers: s.offers(round)})
 	return nil
 }
 
-// offers is what there is, in alphabetical order.
-func (s *Server) offers() []string {
+// offers is what there is, in alphabetical order. Where ranks come and go nobody knows whose
+// plans to wait for: the coordinator sees to it that the job's loaders mean the same.
+func (s *Server) offers(r Round) []string {
+	var names []string
 	if s.options.Coordinator != nil {
-		return []string{OfferCoord, OfferPlanCheck, OfferStats}
+		names = append(names, OfferCoord)
 	}
-	return []string{OfferPlanCheck, OfferStats}
+	if !r.elastic() {
+		names = append(names, OfferPlanCheck)
+	}
+	return append(names, OfferStats)
 }
+
+// elastic reports whether the round has begun and its ranks come and go.
+func (r Round) elastic() bool { return r.Number >= 0 && r.World == 0 }
 
 // take acts on one message after the hello.
 func (s *Server) take(c *client, m *message) error {

@@ -26,7 +26,8 @@
 //
 // The field version comes before all others in meaning: a side that sees another
 // version than its own says so and hangs up. round is the round (HEADRACE_VIEW)
-// that the rank belongs to, -1 where it does not know. The server answers
+// that the rank belongs to, -1 where it does not know, and in a job whose ranks come and go
+// the view that it was started in, which is not compared. The server answers
 //
 //	{"type":"hello","protocol":"headrace-agent","version":1,"offers":["plancheck","stats"]}
 //
@@ -52,7 +53,8 @@
 // Compare says what must hold. The servers send plans to the one of node 0 as
 // documents of kind "plan" and get a document of kind "verdict" back, each with its
 // round: {"round":N,"plan":{…}} and {"round":N,"check":C,"error":{…}}. A check that
-// stays incomplete for Options.PlanTimeout fails with the ranks that are missing.
+// stays incomplete for Options.PlanTimeout fails with the ranks that are missing. Where ranks
+// come and go (Round.World is 0) there is no world to wait for, and "plancheck" is not offered.
 //
 // # Coordination
 //

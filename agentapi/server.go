@@ -41,7 +41,7 @@ func (o *Options) fill() {
 // Round is the round whose ranks a server serves.
 type Round struct {
 	Number int
-	World  int // ranks of the job; 0: they come and go, and no plans are compared
+	World  int // ranks of the job; 0: they come and go. Then rounds are not told apart, and no comparison of plans is offered
 	Node   int // group rank of the server's node; 0 compares the plans
 }
 

@@ -175,6 +175,25 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// Where ranks come and go a rank may tell any view, the one that it was started in, and is
+// offered no comparison: nobody knows how many plans to wait for. Its numbers are taken.
+func TestRanksThatComeAndGo(t *testing.T) {
+	s, path := serve(t, Options{RunID: "job"})
+	s.Begin(Round{Number: 4})
+	for _, view := range []int{-1, 0, 7} {
+		c, err := Dial(t.Context(), path, Hello{RunID: "job", Rank: 5, World: 6, Round: view})
+		if err != nil {
+			t.Fatalf("started in view %d: %v", view, err)
+		}
+		if c.Offers(OfferPlanCheck) || !c.Offers(OfferStats) {
+			t.Errorf("started in view %d: plans are compared %v, numbers taken %v", view, c.Offers(OfferPlanCheck), c.Offers(OfferStats))
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // waitForClients waits until the server has noticed that clients are gone.
 func (s *Server) waitForClients(t *testing.T, n int) {
 	t.Helper()

@@ -132,13 +132,13 @@ func checkCase(t *testing.T, name string, c goldenCase) {
 	if name == "usr1" { // torchrun died of it; here each rank is told, and leaves
 		c.WorkerSignals = map[string][]string{"0": {"SIGUSR1"}, "1": {"SIGUSR1"}}
 	}
+	// Two workers that write to the same console in parts mix their lines.
+	f.changeWorker(t, `print("hello from", env.get("RANK"), flush=True); print("err from", env.get("RANK"), file=sys.stderr, flush=True)`,
+		`os.write(1, f"hello from {env.get('RANK')}\n".encode()); os.write(2, f"err from {env.get('RANK')}\n".encode())`)
 	if c.Signal != "" {
 		checkSignal(t, f, c)
 		return
 	}
-	// Two workers that write to the same console in parts mix their lines.
-	f.changeWorker(t, `print("hello from", env.get("RANK"), flush=True); print("err from", env.get("RANK"), file=sys.stderr, flush=True)`,
-		`os.write(1, f"hello from {env.get('RANK')}\n".encode()); os.write(2, f"err from {env.get('RANK')}\n".encode())`)
 	if len(c.Failures) > 1 || name == "fail_first_restart" {
 		const before = "def sig(n, f):"
 		f.changeWorker(t, before, meet+before)

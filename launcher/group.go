@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headrace/headrace/internal/sealed"
 	"github.com/headrace/headrace/launcher/rendezvous"
 	"github.com/headrace/headrace/nd"
 )
@@ -105,13 +104,7 @@ func (s *Spec) configure(c *rendezvous.Config) error {
 		}
 		c.Endpoint = net.JoinHostPort(host, strconv.Itoa(portOr(port, rendezvousPort)))
 	}
-	if s.KeyFile != "" {
-		key, err := sealed.ReadKey("HEADRACE_KEY_FILE", s.KeyFile)
-		if err != nil {
-			return err
-		}
-		c.Key = key
-	}
+	c.Key = s.key
 	return s.applyConf(c)
 }
 

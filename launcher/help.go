@@ -70,6 +70,29 @@ func Complete(word string) []string {
 	return list
 }
 
+// CompleteValue lists the values that begin with a word, where the word is a flag's value: behind
+// the last of the words, or in the word itself behind a =. named is false where it is none, and
+// where the flag takes more values than can be told.
+func CompleteValue(words []string, word string) (values []string, named bool) {
+	flag, value, attached := strings.Cut(word, "=")
+	if !attached && len(words) > 0 {
+		flag, value = words[len(words)-1], word
+	}
+	if !isFlag(flag) {
+		return nil, false
+	}
+	found, err := matchFlag(flag, options())
+	if err != nil || found[len(found)-1].choices == nil {
+		return nil, false
+	}
+	for _, v := range found[len(found)-1].choices {
+		if strings.HasPrefix(v, value) {
+			values = append(values, v)
+		}
+	}
+	return values, true
+}
+
 // InScript says whether words of a command line already reach the script, so that
 // what follows is its own.
 func InScript(words []string) bool {

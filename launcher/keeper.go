@@ -24,6 +24,7 @@ type keeper struct {
 	invited  bool          // it came by an agent, past the rendezvous: it counts the nodes itself
 
 	now    time.Duration
+	self   coord.ID    // of this node's agent
 	view   *coord.View // the newest that was told of
 	opened bool        // all ranks that were expected have been there once
 	ended  bool        // a node has ended well: those that are left are not counted any more
@@ -191,7 +192,7 @@ func (k *keeper) hears(e rendezvous.Event) {
 		k.broken = e.Reason
 		k.line("the rendezvous has ended: " + e.Reason)
 	case !k.decided && k.own == working:
-		k.line("the rendezvous has ended, and the job goes on: nodes that come later need --live-contact")
+		k.line("the rendezvous has ended, and the job goes on: nodes that come later need --live-contact " + k.addresses())
 	}
 }
 
@@ -204,7 +205,7 @@ func (k *keeper) misses(why string) {
 
 // look takes what the agent knows, at least once a second.
 func (k *keeper) look(now time.Duration, s *agent.Sight) {
-	k.now = now
+	k.now, k.self = now, s.ID
 	k.opened = k.opened || s.State.Open
 	k.tellView(s)
 	k.tellDeaf(s)
@@ -221,6 +222,7 @@ func (k *keeper) look(now time.Duration, s *agent.Sight) {
 	case k.own == working && k.deaf && now-k.since >= k.patience:
 		k.decide(rendezvous.Event{Kind: rendezvous.Stop, Reason: k.stopsDeaf(s)}, codeDeaf)
 	case k.own != working && k.mayGo(s):
+		k.tellOutside(s)
 		k.decide(rendezvous.Event{Kind: rendezvous.Done}, 0)
 	default:
 		k.tellStay()
@@ -275,7 +277,8 @@ func parseNote(text []byte) (n note) {
 // it holds the job together.
 func (k *keeper) mayGo(s *agent.Sight) bool {
 	switch {
-	case s.ID == coord.ID{}: // no rank of this node was in the job
+	case s.ID == coord.ID{}, // no rank of this node was in the job
+		k.late && s.State.View == nil: // which it came to join
 		return true
 	case k.deaf:
 		return k.now-max(k.since, k.at) >= farewell

@@ -52,7 +52,7 @@ func (o *outlook) view(ranks ...[]int) {
 	}
 	for i, r := range ranks {
 		if r != nil {
-			v.Members = append(v.Members, coord.Member{ID: memberID(i + 1), Name: "host" + string(rune('1'+i)), Ranks: r})
+			v.Members = append(v.Members, coord.Member{ID: memberID(i + 1), Address: "10.0.0." + string(rune('1'+i)) + ":7", Name: "host" + string(rune('1'+i)), Ranks: r})
 			v.Voters = append(v.Voters, memberID(i+1))
 		}
 	}
@@ -208,6 +208,37 @@ func TestKeeperStays(t *testing.T) {
 	o.decidedAs(rendezvous.Done, 0, "")
 }
 
+// Nor does a job that was never found, which may be why they failed: a node that comes by an
+// agent which is there no more ends with them.
+func TestKeeperOutside(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind rendezvous.OutcomeKind
+		late bool
+		said string
+	}{
+		"failed":       {rendezvous.Failed, true, "this node was never in the job: nobody has answered"},
+		"done":         {rendezvous.Succeeded, true, ""},
+		"at the begin": {rendezvous.Failed, false, ""},
+	} {
+		o := newOutlook(t, 2, nil)
+		o.keeper = newKeeper(&Spec{LiveContacts: []string{"localhost:1"}, MinNodes: 1, MaxNodes: 2})
+		o.said, o.late = nil, c.late
+		o.sight.State.View, o.sight.State.Open, o.sight.Waiting = nil, false, "nobody has answered"
+		o.pass(0)
+		o.undecided()
+		o.finish(rendezvous.Outcome{Kind: c.kind})
+		o.pass(0)
+		if !c.late { // the others may still come
+			o.undecided()
+		} else {
+			o.decidedAs(rendezvous.Done, 0, "")
+		}
+		if o.last() != c.said {
+			t.Errorf("%s: said %q, want %q", name, o.last(), c.said)
+		}
+	}
+}
+
 // Too few nodes with ranks end the job, with the first failure that was not made good, on
 // all nodes.
 func TestKeeperCountsNodes(t *testing.T) {
@@ -301,7 +332,7 @@ func TestKeeperBeforeTheBegin(t *testing.T) {
 	o.hears(rendezvous.Event{Kind: rendezvous.Stop, Reason: "the rendezvous is lost"})
 	o.pass(time.Hour)
 	o.undecided()
-	if o.told.Condition != working || o.told.Cause == nil || !strings.Contains(o.last(), "--live-contact") {
+	if o.told.Condition != working || o.told.Cause == nil || !strings.HasSuffix(o.last(), "--live-contact 10.0.0.1:7,10.0.0.2:7,10.0.0.3:7") {
 		t.Errorf("told %+v, said %q", o.told, o.last())
 	}
 	// But a stop that it has to tell is one.

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -87,6 +88,23 @@ func why(p agent.Peer) string {
 	return "its launcher was lost"
 }
 
+// addresses are those by which a node may come to the job: this node's, which is there, and some
+// of the others'.
+func (k *keeper) addresses() string {
+	if k.view == nil {
+		return ""
+	}
+	var list []string
+	for i := range k.view.Members {
+		if m := &k.view.Members[i]; m.ID == k.self {
+			list = append([]string{m.Address}, list...)
+		} else {
+			list = append(list, m.Address)
+		}
+	}
+	return strings.Join(list[:min(len(list), mostContacts)], ",")
+}
+
 // name is a member's host, with the address of its agent where others have the same one.
 func name(m *coord.Member, v *coord.View) string {
 	for i := range v.Members {
@@ -144,6 +162,15 @@ func (k *keeper) tellVoters(s *agent.Sight) {
 		k.line("1 agent decides, this one: the job does not outlive its loss")
 	}
 	k.voters = s.Voters
+}
+
+// tellOutside tells, of a node whose workers have failed and that never was in the job, that this
+// may be why.
+func (k *keeper) tellOutside(s *agent.Sight) {
+	if k.own != spent || !k.late || s.State.View != nil {
+		return
+	}
+	k.line("this node was never in the job: " + cmp.Or(s.Waiting, "no rank of it has joined"))
 }
 
 // tellStay tells, once, why this node does not end.

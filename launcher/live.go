@@ -2,8 +2,10 @@ package launcher
 
 import (
 	"crypto/rand"
+	"errors"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +15,6 @@ import (
 
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/coord/agent"
-	"github.com/headrace/headrace/internal/sealed"
 	"github.com/headrace/headrace/launcher/rendezvous"
 	"github.com/headrace/headrace/nd"
 )
@@ -32,8 +33,8 @@ func (s *Spec) liveRules() []rule {
 	return []rule{
 		{s.Live || len(s.LiveContacts) == 0 && s.LivePort == 0, "--live-contact and --live-port need --live"},
 		{!s.Live || !several || s.Backend == "c10d" || len(s.LiveContacts) > 0, "--live with several nodes needs --rdzv-backend c10d: in a static job no node can leave or come"},
-		{!s.Live || s.KeyFile != "" || s.liveLoopback() || !several && len(s.LiveContacts) == 0, "--live between hosts needs HEADRACE_KEY_FILE: a file of 16 bytes or more, the same on all nodes"},
-		{slices.Contains([]string{"", "default", "fast"}, s.LiveProfile), "--live-profile is " + strconv.Quote(s.LiveProfile) + ": default or fast"},
+		{!s.Live || s.KeyFile != "" || s.liveLoopback() || !several && len(s.LiveContacts) == 0, "--live between hosts needs --key-file (HEADRACE_KEY_FILE): a file of 16 bytes or more, the same on all nodes"},
+		{s.LiveProfile == "" || slices.Contains(liveProfiles(), s.LiveProfile), "--live-profile is " + strconv.Quote(s.LiveProfile) + ": default or fast"},
 		{s.LivePort >= 0 && s.LivePort <= 65535, "--live-port is " + strconv.Itoa(s.LivePort) + ": 0 to 65535"},
 		{!slices.ContainsFunc(s.LiveContacts, func(c string) bool { _, port, err := splitEndpoint(c); return err != nil || port == 0 }), "--live-contact is " + strconv.Quote(strings.Join(s.LiveContacts, ",")) + ": HOST:PORT, with commas between them"},
 	}
@@ -56,25 +57,30 @@ func loopback(host string) bool {
 }
 
 // liveKey is the agents' key. A job of one node, which nobody joins, needs none but its own.
-func (s *Spec) liveKey() ([]byte, error) {
-	if s.KeyFile != "" {
-		return sealed.ReadKey("HEADRACE_KEY_FILE", s.KeyFile)
-	}
-	if !s.alone() || len(s.LiveContacts) > 0 {
-		return nil, nil
+func (s *Spec) liveKey() []byte {
+	if s.key != nil || s.open() {
+		return s.key
 	}
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails: crypto/rand ends the process instead
-	return key, nil
+	return key
+}
+
+// open reports whether an agent of another launcher, or a witness, may join the job.
+func (s *Spec) open() bool { return s.key != nil || !s.alone() || len(s.LiveContacts) > 0 }
+
+// liveJob is the job's name for its agents, and for who looks at its page: the script's where it
+// has none and no other agent must be given it.
+func (s *Spec) liveJob() string {
+	if s.open() || s.RunID != Default().RunID {
+		return s.RunID
+	}
+	return cut(filepath.Base(s.Script), maxRunID)
 }
 
 // openAgent opens the agent, which waits for the nodes to meet.
 func (sh *shell) openAgent() (func() error, error) {
 	s := sh.spec
-	key, err := s.liveKey()
-	if err != nil {
-		return nil, err
-	}
 	host := ""
 	if s.liveLoopback() || s.alone() && len(s.LiveContacts) == 0 {
 		host = "127.0.0.1"
@@ -85,15 +91,24 @@ func (sh *shell) openAgent() (func() error, error) {
 		}
 	}
 	m := &members{began: time.Now(), keeper: newKeeper(s)}
+	var err error
 	m.agent, err = agent.Open(agent.Config{
-		Job: s.RunID, Name: sh.host, Listen: net.JoinHostPort(host, strconv.Itoa(s.LivePort)), Await: true, Alone: -1, Key: key, Profile: s.LiveProfile, Release: s.Release,
+		Job: s.liveJob(), Name: sh.host, Listen: net.JoinHostPort(host, strconv.Itoa(s.LivePort)), Await: true, Alone: -1, Key: s.liveKey(), Profile: s.LiveProfile, Release: s.Release,
 		Listener: agent.Listener{Changed: func() { sh.askLook(m) }},
 	})
 	if err != nil {
-		return nil, err
+		return nil, inUse("--live-port", s.LivePort, err)
 	}
 	sh.live = m
 	return m.agent.Close, nil
+}
+
+// inUse names the flag of a port that somebody has, and who that is, as far as can be seen.
+func inUse(flag string, port int, err error) error {
+	if port == 0 || !errors.Is(err, syscall.EADDRINUSE) {
+		return err
+	}
+	return nd.Errorf(nd.ErrIO, "%s: port %d is in use by %s: stop it, or name another port", flag, port, rendezvous.PortOwner(port))
 }
 
 // coordinator is the agent as the ranks' socket offers it, nil without one.

@@ -1,7 +1,9 @@
 package launcher_test
 
 import (
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -142,6 +144,7 @@ func TestLiveNodeComesLater(t *testing.T) {
 	l.startAll(2, "--nnodes", "1:3")
 	l.start("--nnodes", "1:3")
 	l.until("the third node works", l.working("2.0.0", "2.1.0"))
+	l.says(0, "nobody is at 127.0.0.1:"+l.port+": this node begins the job")
 	l.says(0, "6 ranks on 3 nodes")
 	l.release()
 	for node := range 3 {
@@ -299,7 +302,7 @@ func (l *live) shows(node int) {
 		"/healthz":    {"ok"},
 		"/readyz":     {"ok"},
 		"/debug/view": {`"status": "running"`, `"version": "1.2.3"`},
-		"/metrics":    {"headrace_launcher_workers 2\n", "headrace_job_ranks 2\n", "headrace_agent_member 1\n", `headrace_loader_samples_total{local_rank="1",rank="1"} 12`},
+		"/metrics":    {`,job="` + filepath.Base(os.Args[0]) + `",`, "headrace_launcher_workers 2\n", "headrace_job_ranks 2\n", "headrace_agent_member 1\n", `headrace_loader_samples_total{local_rank="1",rank="1"} 12`},
 	} {
 		status, text := l.page(node, path)
 		for l.t.Context().Err() == nil && path == "/metrics" && !strings.Contains(text, "headrace_loader_samples_total") { // the stats are on their way
@@ -313,10 +316,29 @@ func (l *live) shows(node int) {
 	}
 }
 
+// A port that is named and taken is told with its flag, and who has it: TCP's and UDP's, which an
+// agent needs both.
+func TestPortsInUse(t *testing.T) {
+	l, tcp := listenSomewhere(t)
+	defer l.Close() //nolint:errcheck // it was never used
+	conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // it was never used
+	_, udp, _ := net.SplitHostPort(conn.LocalAddr().String())
+	for _, c := range []struct{ flag, port string }{{"--metrics-port", tcp}, {"--live-port", tcp}, {"--live-port", udp}} {
+		code, _, stderr := run(t, nil, append([]string{"--live", c.flag, c.port}, workers(1, "exit=0")...)...)
+		if want := fmt.Sprintf("%s: port %s is in use by pid %d (", c.flag, c.port, os.Getpid()); code != 1 || !strings.Contains(stderr, want) {
+			t.Errorf("exit %d, want %q in\n%s", code, want, stderr)
+		}
+	}
+}
+
 // What cannot work is refused before anything starts.
 func TestLiveRefuses(t *testing.T) {
 	for why, args := range map[string][]string{
-		"HEADRACE_KEY_FILE":            {"--live", "--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "192.0.2.1:29400"},
+		"--key-file":                   {"--live", "--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "192.0.2.1:29400"},
 		"--rdzv-backend c10d":          {"--live", "--nnodes", "2"},
 		"need --live":                  {"--live-contact", "127.0.0.1:1"},
 		"--live-contact is \"host\"":   {"--live", "--live-contact", "host"},

@@ -60,7 +60,7 @@ func (sh *shell) serveMetrics() (func() error, error) {
 	}
 	server, err := metrics.New(o)
 	if err != nil {
-		return nil, nd.Errorf(nd.ErrIO, "--metrics-port %d: %w", s.MetricsPort, err)
+		return nil, inUse("--metrics-port", s.MetricsPort, nd.Errorf(nd.ErrIO, "--metrics-port %d: %w", s.MetricsPort, err))
 	}
 	sh.warn("metrics at http://" + server.Addr() + "/metrics")
 	return server.Close, errors.Join(server.Register(sh.counters.table()), sh.showRanks(server))

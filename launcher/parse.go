@@ -57,9 +57,6 @@ func parse(args []string, lookup Lookup, m counter) (Spec, error) {
 	if err := s.locate(seen, lookup); err != nil {
 		errs = append(errs, err)
 	}
-	if v, ok := lookup("HEADRACE_KEY_FILE"); ok {
-		s.KeyFile = v
-	}
 	if len(errs) == 0 || len(rest) > 0 {
 		errs = append(errs, s.violations()...)
 	}
@@ -82,6 +79,9 @@ func (s *Spec) apply(g given, m counter, lookup Lookup) (err error) {
 	if g.name == "nproc-per-node" {
 		s.Workers, err = workers(g.value, m, lookup)
 		return err
+	}
+	if g.name == keyFlag[2:] {
+		s.keyName = g.from
 	}
 	return g.set(s, g.value)
 }

@@ -296,6 +296,7 @@ func clean(env []string) []string {
 // line reads one line of the job's standard output.
 func (j *job) line() string {
 	j.t.Helper()
+	defer j.bound()()
 	text, err := j.out.ReadString('\n')
 	if err != nil {
 		j.t.Fatalf("no more output: %v\n%s", err, j.errors())
@@ -309,9 +310,23 @@ func (j *job) errors() string {
 	return j.stderr.String()
 }
 
+// waitBound is how long a test waits for a launcher's end, or for its next line: longer than any
+// patience that a test gives a launcher.
+const waitBound = 2 * time.Minute
+
+// bound ends a launcher that has stuck, by a signal that has Go's runtime write where each of its
+// goroutines is. end takes that back.
+func (j *job) bound() (end func() bool) {
+	return time.AfterFunc(waitBound, func() {
+		j.t.Errorf("pid %d neither ends nor says anything for %v", j.cmd.Process.Pid, waitBound)
+		_ = j.cmd.Process.Signal(syscall.SIGABRT)
+	}).Stop
+}
+
 // wait gives the exit code and what is left of standard output.
 func (j *job) wait() (code int, stdout, stderr string) {
 	j.t.Helper()
+	defer j.bound()()
 	rest, err := io.ReadAll(j.out)
 	if err != nil {
 		j.t.Fatal(err)

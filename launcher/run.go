@@ -55,6 +55,13 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 		return Result{Code: 2}, err
 	}
 	spec.fill()
+	if err := spec.readKey(); err != nil {
+		r := Result{Code: 1}
+		if errors.Is(err, nd.ErrConfig) {
+			r.Code = 2
+		}
+		return r, err
+	}
 	sh := &shell{spec: &spec, box: newMailbox(), stop: make(chan struct{}), hurry: make(chan struct{})}
 	sh.host, _ = os.Hostname()
 	v, err := sh.run(ctx)

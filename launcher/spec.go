@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/headrace/headrace/internal/sealed"
 )
 
 // Streams says which of a worker's output streams are meant: bit 0 is standard
@@ -109,7 +111,7 @@ type Spec struct {
 	NumaBinding string // "", none, node, socket, exclusive or core-complex
 	Companion   bool
 	MetricsPort int    // -1: no metrics
-	KeyFile     string // HEADRACE_KEY_FILE
+	KeyFile     string // of the job's key: --key-file or HEADRACE_KEY_FILE, "" for none
 
 	// Place says which scheduler's variables filled in what the flags left open,
 	// "" for none.
@@ -127,6 +129,8 @@ type Spec struct {
 	Stdout, Stderr *os.File     // nil: this process's
 	PrintWarning   func(string) // nil: not told
 
+	keyName   string        // where KeyFile was named, for messages
+	key       []byte        // what is in it, once Run has read it
 	killBound time.Duration // of tests; 0: killBound
 }
 
@@ -150,6 +154,21 @@ func (s *Spec) fill() {
 	}
 	s.Stdout, s.Stderr = cmp.Or(s.Stdout, os.Stdout), cmp.Or(s.Stderr, os.Stderr)
 }
+
+// readKey reads the job's key, where the job needs one or a flag names it. One that is too short
+// is a wrong value, before anything has begun.
+func (s *Spec) readKey() (err error) {
+	if s.KeyFile == "" || s.alone() && !s.Live && s.keyName != keyFlag {
+		return nil
+	}
+	s.key, err = sealed.ReadKey(cmp.Or(s.keyName, keyVariable), s.KeyFile)
+	return err
+}
+
+const (
+	keyFlag     = "--key-file"
+	keyVariable = "HEADRACE_KEY_FILE"
+)
 
 // maxWorkers bounds the processes of a node: far above any machine's need, and
 // far below what would overflow a sum of ranks.
@@ -190,8 +209,8 @@ func (s *Spec) jobRules() []rule {
 		{s.MonitorInterval > 0, "--monitor-interval is " + strconv.FormatFloat(s.MonitorInterval, 'g', -1, 64) + ": more than 0 seconds"},
 		{s.ShutdownTimeout >= 0, "--shutdown-timeout is " + s.ShutdownTimeout.String() + ": at least 0 seconds"},
 		{s.ExitTimeout >= 0, "--exit-timeout is " + s.ExitTimeout.String() + ": at least 0 seconds"},
-		{slices.Contains([]string{"static", "c10d"}, s.Backend), backendReason(s.Backend)},
-		{slices.Contains([]string{"spawn", "fork", "forkserver"}, s.StartMethod), "--start-method is " + strconv.Quote(s.StartMethod) + ": spawn, fork or forkserver"},
+		{slices.Contains(backends(), s.Backend), backendReason(s.Backend)},
+		{slices.Contains(startMethods(), s.StartMethod), "--start-method is " + strconv.Quote(s.StartMethod) + ": spawn, fork or forkserver"},
 		{s.MasterPort >= 0 && s.MasterPort <= 65535, "--master-port is " + strconv.Itoa(s.MasterPort) + ": 0 to 65535"},
 		{s.NodeRank >= -1 && s.NodeRank < max(s.MaxNodes, 1), "--node-rank is " + strconv.Itoa(s.NodeRank) + ": 0 to " + strconv.Itoa(s.MaxNodes-1) + " for --nnodes " + strconv.Itoa(s.MaxNodes)},
 		{!s.Standalone || s.MinNodes <= 1, "--standalone is a job of one node, but --nnodes asks for " + strconv.Itoa(s.MinNodes)},
@@ -205,7 +224,7 @@ func (s *Spec) commandRules() []rule {
 	return []rule{
 		{s.Script != "", "the script is missing"},
 		{!s.Module || !s.NoPython || s.RunPath, "-m and --no-python exclude each other"},
-		{slices.Contains([]string{"", "none", "node", "socket", "exclusive", "core-complex"}, s.NumaBinding), "--numa-binding is " + strconv.Quote(s.NumaBinding) + ": node, socket, exclusive or core-complex"},
+		{s.NumaBinding == "" || slices.Contains(bindings(), s.NumaBinding), "--numa-binding is " + strconv.Quote(s.NumaBinding) + ": node, socket, exclusive or core-complex"},
 		{!hasNUL(s.Script, s.Args), "the script or an argument holds a zero byte"},
 	}
 }

@@ -3,69 +3,36 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/headrace/headrace/coord/agent"
 )
 
-const (
-	// keptLines wait for who reads the agent's lines; what comes on top is counted.
-	keptLines = 1024
-	// lastLines is how long an agent that ends waits for its lines to be read.
-	lastLines = time.Second
-)
-
 // agentLog prints what an agent tells, a line each. The agent never waits for it: a pipe
-// that nobody reads must not keep ranks from being served.
+// that nobody reads must not keep ranks from being served. Its first line is the one that says
+// that the agent is ready.
 type agentLog struct {
-	app   *app
-	lines chan agent.Event
-	lost  atomic.Int64
-	begin func() // has the lines printed: the one that says that the agent is ready is the first
-	ended chan struct{}
+	app *app
+	*lineLog
 }
 
 func (a *app) agentLog() *agentLog {
-	begun := make(chan struct{})
-	l := &agentLog{app: a, lines: make(chan agent.Event, keptLines), begin: sync.OnceFunc(func() { close(begun) }), ended: make(chan struct{})}
-	go func() {
-		defer close(l.ended)
-		<-begun
-		for e := range l.lines {
-			l.print(e)
-			if n := l.lost.Swap(0); n > 0 {
-				l.print(agent.Event{Time: time.Now(), Kind: "lost", Text: fmt.Sprintf("%d lines: nobody read them in time", n)})
-			}
-		}
-	}()
+	l := &agentLog{app: a}
+	l.lineLog = newLineLog(func(lines int64) line {
+		return l.line(agent.Event{Time: time.Now(), Kind: "lost", Text: missedLines(lines)})
+	})
 	return l
 }
 
-func (l *agentLog) tell(e agent.Event) {
-	select {
-	case l.lines <- e:
-	default:
-		l.lost.Add(1)
-	}
-}
+func missedLines(n int64) string { return fmt.Sprintf("%d lines: nobody read them in time", n) }
 
-// end prints what is left, if it is read. Nothing is told any more.
-func (l *agentLog) end() {
-	l.begin()
-	close(l.lines)
-	select {
-	case <-l.ended:
-	case <-time.After(lastLines):
-	}
-}
+func (l *agentLog) tell(e agent.Event) { l.put(l.line(e)) }
 
-// print writes a line. One that nobody can read any more is no reason to end.
-func (l *agentLog) print(e agent.Event) {
+// line is an event as people or programs read it.
+func (l *agentLog) line(e agent.Event) line {
 	if l.app.json {
-		_ = json.NewEncoder(l.app.stdout).Encode(map[string]string{"time": e.Time.UTC().Format(time.RFC3339Nano), "event": e.Kind, "text": e.Text})
-		return
+		text, _ := json.Marshal(map[string]string{"time": e.Time.UTC().Format(time.RFC3339Nano), "event": e.Kind, "text": e.Text}) // of texts
+		return line{l.app.stdout, append(text, '\n')}
 	}
-	_, _ = fmt.Fprintf(l.app.stderr, "headrace: %s %s\n", e.Kind, e.Text)
+	return line{l.app.stderr, fmt.Appendf(nil, "headrace: %s %s\n", e.Kind, e.Text)}
 }

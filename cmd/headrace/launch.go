@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -26,7 +28,13 @@ func (a *app) launch() *cobra.Command {
 		// behind the script is looked at.
 		DisableFlagParsing: true,
 		ValidArgsFunction: func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-			if !strings.HasPrefix(word, "-") || launcher.InScript(args) {
+			if launcher.InScript(args) {
+				return nil, cobra.ShellCompDirectiveDefault
+			}
+			if values, ok := launcher.CompleteValue(args, word); ok {
+				return values, cobra.ShellCompDirectiveNoFileComp
+			}
+			if !strings.HasPrefix(word, "-") {
 				return nil, cobra.ShellCompDirectiveDefault
 			}
 			return launcher.Complete(word), cobra.ShellCompDirectiveNoFileComp
@@ -59,6 +67,8 @@ func (a *app) runLaunch(ctx context.Context, args []string) error {
 	if spec.Program, err = os.Executable(); err != nil {
 		spec.Program = ""
 	}
+	a.waitForNobody()
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // lost: the job outlives who reads the lines. Workers would inherit a plain ignore
 	spec.PrintWarning = func(text string) { _, _ = fmt.Fprintf(a.stderr, "headrace: %s\n", text) }
 	result, err := launcher.Run(ctx, spec)
 	if report := result.Report(); report != "" {

@@ -49,10 +49,12 @@ func TestLaunchExitCodes(t *testing.T) {
 		{126, "is not executable", []string{"--no-python", plain}},
 		{126, "is a folder", []string{"--no-python", dir}},
 		{1, "log folder", []string{"--log-dir", filepath.Join(plain, "log"), "--no-python", "true"}},
-		{1, "HEADRACE_KEY_FILE", []string{"--nnodes", "2", "--no-python", "true"}},
+		{1, "HEADRACE_KEY_FILE: open", []string{"--nnodes", "2", "--no-python", "true"}},
+		{1, "--key-file: open", []string{"--key-file", filepath.Join(dir, "no-key"), "--no-python", "true"}},
+		{2, "--key-file: the key in", []string{"--key-file", plain, "--live", "--no-python", "true"}},
 	} {
 		t.Setenv("HEADRACE_KEY_FILE", "")
-		if c.why == "HEADRACE_KEY_FILE" {
+		if strings.HasPrefix(c.why, "HEADRACE_KEY_FILE") {
 			t.Setenv("HEADRACE_KEY_FILE", filepath.Join(dir, "no-key"))
 		}
 		r := launched(t, c.args...)
@@ -83,6 +85,9 @@ func TestLaunchShows(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--max-restarts\n:4\n": {"__complete", "launch", "--max"},
 		":0\n":                 {"__complete", "launch", "--tee", "3", "train.py", "--max"},
+		"fast\n:4\n":           {"__complete", "launch", "--live", "--live-profile", "f"},
+		"c10d\n:4\n":           {"__complete", "launch", "--rdzv_backend=c"},
+		"socket\n:4\n":         {"__complete", "launch", "--numa-binding", "s"},
 	} {
 		var stdout strings.Builder
 		if code := run(t.Context(), args, &stdout, io.Discard); code != 0 || stdout.String() != want {

@@ -19,6 +19,7 @@ import (
 type app struct {
 	stdout, stderr io.Writer
 	json           bool
+	log            *lineLog // of a command whose stderr nobody waits for; nil without
 }
 
 // Exit codes. A command line or a config that cannot work is told apart from a
@@ -34,6 +35,7 @@ const (
 // run is the whole program but for its process.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	a := &app{stdout: stdout, stderr: stderr}
+	defer a.endLog()
 	root := a.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -54,8 +56,25 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if errors.Is(err, nd.ErrDevice) && cmd.Name() != "doctor" {
 		text += " (see `headrace doctor`)"
 	}
-	_, _ = fmt.Fprintf(stderr, "headrace: %s\n", oneLine(text)) // where stderr is closed the code still tells
+	_, _ = fmt.Fprintf(a.stderr, "headrace: %s\n", oneLine(text)) // where stderr is closed the code still tells
 	return code
+}
+
+// waitForNobody has what is written to stderr from here on written by a goroutine of its own,
+// which run ends: who does not read it does not hold the command up.
+func (a *app) waitForNobody() {
+	to := a.stderr
+	a.log = newLineLog(func(lines int64) line {
+		return line{to, fmt.Appendf(nil, "headrace: %s\n", missedLines(lines))}
+	})
+	a.log.begin()
+	a.stderr = patient{a.log, to}
+}
+
+func (a *app) endLog() {
+	if a.log != nil {
+		a.log.end()
+	}
 }
 
 // oneLine joins the lines of an error: scripts read stderr by lines.

@@ -97,7 +97,7 @@ func serverShake(conn net.Conn, key []byte, mine *greeting) error {
 		return err
 	}
 	if !hmac.Equal(p.MAC, response(key, "client", theirs.Nonce, mine.Nonce)) {
-		const why = "the keys differ: run id, endpoint port and HEADRACE_KEY_FILE must be the same on every node"
+		const why = "the keys differ: run id, endpoint port and --key-file (HEADRACE_KEY_FILE) must be the same on every node"
 		return errors.Join(nd.Errorf(nd.ErrConfig, "%w: %s", errNotOurs, why), write(conn, proof{Refused: why}))
 	}
 	return write(conn, proof{MAC: response(key, "server", theirs.Nonce, mine.Nonce)})

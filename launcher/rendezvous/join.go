@@ -76,6 +76,9 @@ func (g *group) connect(ctx context.Context) (*joined, error) {
 		var err error
 		if g.config.Static && g.config.NodeRank == 0 || undecided && g.isHost(ctx) {
 			conn, err = g.hostJob()
+			if err == nil {
+				g.tellHosting(said != "")
+			}
 			if err == nil || !errors.Is(err, errInUse) || g.config.Static {
 				return conn, err
 			}
@@ -96,6 +99,19 @@ func (g *group) connect(ctx context.Context) (*joined, error) {
 			return nil, nd.Errorf(nd.ErrIO, "rendezvous: %s (tried for %v)", cmp.Or(said, errorText(err))+taken, g.config.JoinTimeout)
 		}
 	}
+}
+
+// tellHosting says that this node begins the job, where that may be a surprise: after a wait, and
+// in a live job, which may have outlived the node that began it.
+func (g *group) tellHosting(waited bool) {
+	if !g.config.Live && !waited || g.config.Static {
+		return
+	}
+	text := "nobody is at " + g.address + ": this node begins the job"
+	if g.config.Live {
+		text += "; one that runs already, and has lost the node that began it, is joined by --live-contact"
+	}
+	g.config.Notice(text)
 }
 
 // worthRetrying reports whether what failed may work later: everything but a peer of
@@ -173,7 +189,7 @@ func (g *group) hostJob() (*joined, error) {
 		return nil, nd.Errorf(nd.ErrIO, "rendezvous at %s: %w", g.address, err)
 	}
 	if len(g.config.Key) == 0 && bind == "" {
-		g.config.Notice("HEADRACE_KEY_FILE is not set: whoever reaches " + g.address + " and knows the run id can join this job")
+		g.config.Notice("there is no --key-file (HEADRACE_KEY_FILE): whoever reaches " + g.address + " and knows the run id can join this job")
 	}
 	g.coordinator = newCoordinator(g.config, l)
 	return g.enter(g.coordinator.start())

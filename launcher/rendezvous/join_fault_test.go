@@ -242,7 +242,7 @@ func TestStrangers(t *testing.T) {
 			}
 		})
 	}
-	try(func(c *Config) { c.Key = []byte("other") }, "h0:29400 is not of this job: the keys differ: run id, endpoint port and HEADRACE_KEY_FILE must be the same on every node")
+	try(func(c *Config) { c.Key = []byte("other") }, "h0:29400 is not of this job: the keys differ: run id, endpoint port and --key-file (HEADRACE_KEY_FILE) must be the same on every node")
 	try(func(c *Config) { c.Key = nil }, "the keys differ")
 	try(func(c *Config) { c.RunID = "two" }, `the rendezvous at h0:29400 refuses this node: this is job "job", not "two"`)
 	try(func(c *Config) { c.Max = 3 }, "this is a job of 2 nodes, not of 2:3 nodes")

@@ -195,11 +195,14 @@ func claimant(name *net.UnixAddr) string {
 	return fmt.Sprintf("%s (pid %d)", unknown, pid)
 }
 
-// portOwner names the process that listens at a port, as far as /proc shows it:
+// PortOwner names the process that has a port of TCP or UDP, as far as it can be seen.
+func PortOwner(port int) string { return portOwner("/proc", port) }
+
+// portOwner names the process that has a port, as far as /proc shows it:
 // sockets of other users' processes cannot be told.
 func portOwner(proc string, port int) string {
 	inodes := map[string]bool{}
-	for _, table := range []string{"tcp", "tcp6"} {
+	for _, table := range []string{"tcp", "tcp6", "udp", "udp6"} {
 		text, err := os.ReadFile(filepath.Join(proc, "net", table))
 		if err == nil {
 			listeners(text, port, inodes)
@@ -226,12 +229,12 @@ func portOwner(proc string, port int) string {
 }
 
 // listeners adds the inodes of the sockets that listen at a port, from a table like
-// /proc/net/tcp: columns 1, 3 and 9 are the local address, the state (0A: listen)
-// and the inode, see proc_net_tcp(5).
+// /proc/net/tcp: columns 1, 3 and 9 are the local address, the state (0A: listen; 07, of
+// UDP: bound) and the inode, see proc_net_tcp(5).
 func listeners(table []byte, port int, inodes map[string]bool) {
 	for line := range strings.Lines(string(table)) {
 		f := strings.Fields(line)
-		if len(f) < 10 || f[3] != "0A" {
+		if len(f) < 10 || f[3] != "0A" && f[3] != "07" {
 			continue
 		}
 		_, text, _ := strings.Cut(f[1], ":")

@@ -16,6 +16,21 @@ import pytest
 
 from zarr_writer import write_array
 
+VALIDATING = """
+import os, signal, sys
+import headrace as hr
+
+crops = hr.grid_crops(sys.argv[1], (8, 16, 16))
+with hr.Loader(crops, batch_size=4, mode="async", device="cpu") as loader:
+    with hr.Loader(crops, batch_size=4, coord="off", device="cpu") as validation:
+        print("validated", sum(len(batch.ids) for batch in validation), flush=True)
+    for batch in loader:
+        if os.environ["LOCAL_RANK"] == "0" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+            os.kill(os.getpid(), signal.SIGKILL)
+    done, expected = loader.coverage(), loader.expected()
+    print("exact", done["count"] == expected["count"] and done["digest"] == expected["digest"], flush=True)
+"""
+
 EVALUATE = Path(__file__).resolve().parents[2] / "examples" / "elastic" / "evaluate.py"
 
 
@@ -34,6 +49,21 @@ def job(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     if launcher.poll() is None:
         launcher.terminate()
         launcher.communicate(timeout=60)
+
+
+def test_a_loader_beside_the_jobs(tmp_path: Path) -> None:
+    """Each process has one for validation too. One that is started again, in a later view, has it without a warning."""
+    data = write_array(tmp_path / "image.zarr", np.zeros((32, 128, 128), dtype=np.uint8), (8, 32, 32), compress=True)
+    script = tmp_path / "train.py"
+    script.write_text(VALIDATING)
+    command = [sys.executable, "-P", "-m", "headrace", "launch", "--live", "--max-restarts", "1", "--nproc-per-node", "2"]
+    env = os.environ | {"PYTHON_EXEC": sys.executable}
+    done = subprocess.run([*command, str(script), str(data)], env=env, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("validated 128\n") == 3
+    assert "exact True\n" in done.stdout
+    assert "it is started again" in done.stderr
+    assert "Warning" not in done.stderr
 
 
 def test_a_killed_process_is_started_again(job: subprocess.Popen[str], tmp_path: Path) -> None:
