@@ -86,6 +86,8 @@ type seat struct {
 	redo   uint64
 	done   int64
 	used   int64
+
+	vacated chan struct{} // closed when it is its seat no more
 }
 
 // Open starts an agent.
