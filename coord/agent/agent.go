@@ -399,6 +399,7 @@ func (a *Agent) begin() error {
 	if err != nil {
 		return err
 	}
+	a.port.gossips.Store(true)
 	g.tell(a.memo)
 	a.self, a.stuck = incarnation{id: id, node: node, gossip: g}, nil
 	if asks {
