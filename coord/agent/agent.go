@@ -31,6 +31,9 @@ type Agent struct {
 	stop  chan struct{}
 	done  sync.WaitGroup
 
+	ending context.Context // ends with stop
+	hurry  context.CancelFunc
+
 	// These belong to the one goroutine of run.
 	self    incarnation
 	seats   map[int]*seat // by local rank
@@ -41,7 +44,7 @@ type Agent struct {
 	order   []int
 	found   []string      // where agents of the job were as it was evicted, besides the contacts
 	stuck   error         // why it could not begin again
-	retry   time.Duration // when it tries once more
+	retry   time.Duration // when it tries once more; 0: it is trying
 	refused error         // why there is no part for this node
 	waits   string        // why nothing new is decided, as it was last told
 	alone   time.Duration // since when there was no majority; 0: there is one
@@ -100,6 +103,7 @@ func Open(cfg Config) (*Agent, error) {
 		config: cfg, address: cfg.Advertise, began: time.Now(), inbox: newQueue(), stop: make(chan struct{}), failed: make(chan struct{}),
 		seats: map[int]*seat{}, told: map[int]agentapi.JobState{}, loads: map[int]*load{}, settle: newSettle(),
 	}
+	a.ending, a.hurry = context.WithCancel(context.Background())
 	a.watch = newWatch(a.settle.Observe)
 	listener, err := openPort(cfg.Listen, &a.drops, a)
 	if err != nil {
@@ -111,7 +115,11 @@ func Open(cfg Config) (*Agent, error) {
 	}
 	a.links = openLinks(listener, cfg.Key, &a.drops, func(m []byte) { a.inbox.put(received(m)) })
 	if cfg.Witness {
-		if err := a.begin(); err != nil {
+		at, err := cfg.resolve(a.ending, a.address)
+		if err == nil {
+			err = a.begin(at)
+		}
+		if err != nil {
 			a.links.close()
 			return nil, err
 		}
@@ -143,6 +151,7 @@ func (a *Agent) Close() error {
 	a.mu.Unlock()
 	if first {
 		close(a.stop)
+		a.hurry()
 	}
 	a.done.Wait()
 	return nil
@@ -183,7 +192,7 @@ func (a *Agent) run() {
 				a.self.node.Tick(a.now())
 				a.formUnheard()
 				a.watchMajority()
-			} else if a.stuck != nil && a.now() >= a.retry {
+			} else if a.stuck != nil && a.retry > 0 && a.now() >= a.retry {
 				a.beginAgain()
 			}
 		case <-a.inbox.wake:
@@ -352,12 +361,22 @@ func (a *Agent) again(why string) {
 const beginEvery = time.Second
 
 func (a *Agent) beginAgain() {
-	if err := a.begin(); err != nil {
+	a.retry = 0
+	a.resolved(func(at endpoint, err error) {
+		if a.self.node != nil || a.refused != nil {
+			return // a rank was faster
+		}
+		if err == nil {
+			err = a.begin(at)
+		}
+		if err == nil {
+			return
+		}
 		if a.stuck == nil || a.stuck.Error() != err.Error() {
 			a.event("error", "it cannot begin again, and goes on trying: "+err.Error())
 		}
 		a.stuck, a.retry = err, a.now()+beginEvery
-	}
+	})
 }
 
 // formUnheard forms the job where the contacts were to be asked first, and none of them
@@ -385,7 +404,7 @@ func (a *Agent) formUnheard() {
 }
 
 // begin makes this agent a member: it forms the job, or asks to be admitted.
-func (a *Agent) begin() error {
+func (a *Agent) begin(at endpoint) error {
 	var id coord.ID
 	for id.Raft() == 0 {
 		_, _ = rand.Read(id[:]) // it never fails
@@ -395,7 +414,7 @@ func (a *Agent) begin() error {
 	if err != nil {
 		return err
 	}
-	g, err := startGossip(&a.config, id, a.address, transport{a.port, a.address}, a.contacts(), &a.drops, a.inbox.put, func(s coord.Stamp) { a.inbox.put(s) })
+	g, err := startGossip(&a.config, id, at.address, transport{a.port, at}, a.contacts(), &a.drops, a.inbox.put, func(s coord.Stamp) { a.inbox.put(s) })
 	if err != nil {
 		return err
 	}

@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"net"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/coord/fence"
@@ -47,6 +49,40 @@ func TestFirstAttachFails(t *testing.T) {
 	if _, err := h.attach(ctx, 1, wrong); err == nil || !strings.Contains(err.Error(), "ahead 7; they mean lockstep, \"p\", 10, 10, 0, 0") {
 		t.Errorf("ranks of another look-ahead: %v", err)
 	}
+}
+
+// A name server that does not answer keeps only those waiting who need it: the agent's goroutine
+// goes on, and Close does not wait for it.
+func TestSilentNameServer(t *testing.T) {
+	t.Parallel()
+	ctx := patient(t)
+	asked := make(chan struct{}, 100)
+	h := startHost(t, "a", func(c *Config) {
+		c.Form, c.Advertise = true, "node7:7946"
+		c.lookup = func(ctx context.Context, _ string) ([]net.IP, error) {
+			asked <- struct{}{}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	})
+	attached := make(chan error, 1)
+	go func() {
+		_, err := h.attach(ctx, 0, agentapi.Attach{Plan: "p", Mode: "lockstep", N: 10, Steps: 10})
+		attached <- err
+	}()
+	<-asked
+	within(t, time.Second, "a probe", func() {
+		if err := h.Alive(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := <-attached; err == nil || !strings.Contains(err.Error(), "node7:7946 by which others reach it") {
+		t.Errorf("attached: %v", err)
+	}
+	_ = h.do(ctx, func() error { h.beginAgain(); return nil }) // as after an eviction
+	<-asked
+	within(t, time.Second, "a probe", func() { _ = h.Alive() })
+	within(t, time.Second, "Close", func() { _ = h.Close() })
 }
 
 // A rank that takes the place of one that was killed is taken, whichever of the two the agent hears

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -50,6 +51,8 @@ type Config struct {
 	Observe Observing
 
 	Listener Listener
+
+	lookup func(ctx context.Context, host string) ([]net.IP, error) // nil: the system's
 }
 
 // Listener is told what happens. Its functions must not wait, and may be nil.

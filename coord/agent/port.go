@@ -213,19 +213,11 @@ func (p *port) Close() error {
 // agent that begins again gossips over the same one.
 type transport struct {
 	*port
-	advertise string
+	at endpoint
 }
 
-func (t transport) FinalAdvertiseAddr(ip string, number int) (net.IP, int, error) {
-	host, at, err := splitAddress(t.advertise)
-	if err != nil {
-		return nil, 0, err
-	}
-	list, err := net.LookupIP(host)
-	if err != nil || len(list) == 0 {
-		return nil, 0, nd.Errorf(nd.ErrIO, "agent: the address %s by which others reach it: %w", t.advertise, err)
-	}
-	return list[0], at, nil
+func (t transport) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
+	return t.at.ip, t.at.port, nil
 }
 
 func (t transport) WriteTo(b []byte, address string) (time.Time, error) {

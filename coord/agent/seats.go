@@ -23,8 +23,15 @@ var _ agentapi.Coordinator = (*Agent)(nil)
 func (a *Agent) Attach(s *agentapi.Seat, want agentapi.Attach) error {
 	bound := time.NewTimer(vacantBound)
 	defer bound.Stop()
+	var at endpoint
 	for {
-		err := a.do(context.Background(), func() error { return a.attach(s, want) })
+		err := a.do(context.Background(), func() error { return a.attach(s, want, at) })
+		if unknown, is := errors.AsType[*unresolvedError](err); is {
+			if at, err = a.config.resolve(a.ending, unknown.address); err != nil {
+				return err
+			}
+			continue
+		}
 		taken, is := errors.AsType[*takenError](err)
 		if !is {
 			return err
@@ -53,8 +60,15 @@ func (e *takenError) Error() string {
 	return fmt.Sprintf("local rank %d is attached already: one loader of a rank is in the job, coord is off for the others", e.local)
 }
 
-// attach is Attach, for the agent's goroutine.
-func (a *Agent) attach(s *agentapi.Seat, want agentapi.Attach) error {
+// unresolvedError is that of a rank for which the agent would begin, at an address that has to be
+// looked up first.
+type unresolvedError struct{ address string }
+
+func (e *unresolvedError) Error() string { return "the address " + e.address + " is not looked up yet" }
+
+// attach is Attach, for the agent's goroutine. At is what the agent's address stands for, where that
+// was looked up.
+func (a *Agent) attach(s *agentapi.Seat, want agentapi.Attach, at endpoint) error {
 	local := s.Hello.LocalRank
 	switch {
 	case a.config.Witness:
@@ -69,18 +83,28 @@ func (a *Agent) attach(s *agentapi.Seat, want agentapi.Attach) error {
 		return nd.Errorf(nd.ErrConfig, "local rank %d means another job than the ranks before it: mode %s, plan %.40q, n %d, steps %d, epochs %d, ahead %d; they mean %s, %.40q, %d, %d, %d, %d",
 			local, want.Mode, want.Plan, want.N, want.Steps, want.Epochs, want.Ahead, a.former.Mode, a.former.Plan, a.former.N, a.former.Steps, a.former.Epochs, a.former.Ahead)
 	}
+	if a.self.node == nil && at.address != a.address {
+		var literal bool
+		var err error
+		if at, literal, err = endpointOf(a.address); err != nil {
+			return err
+		}
+		if !literal {
+			return &unresolvedError{a.address}
+		}
+	}
 	first := a.former == nil
 	if first {
 		a.former = &want
 	}
 	a.seated++
-	at := want.Epoch*want.Steps + want.Step
-	a.seats[local] = &seat{Seat: s, local: local, number: a.seated, done: at, used: at, vacated: make(chan struct{})}
+	step := want.Epoch*want.Steps + want.Step
+	a.seats[local] = &seat{Seat: s, local: local, number: a.seated, done: step, used: step, vacated: make(chan struct{})}
 	a.order = append(a.order, local)
 	slices.Sort(a.order)
 	delete(a.told, local)
 	if a.self.node == nil {
-		return a.beginWith(local, first)
+		return a.beginWith(at, local, first)
 	}
 	a.self.node.Ranks(a.now(), slices.Clone(a.order))
 	a.progress()
@@ -89,8 +113,8 @@ func (a *Agent) attach(s *agentapi.Seat, want agentapi.Attach) error {
 
 // beginWith begins for a rank. Where that fails the rank was never there, nor what it has said
 // of the job if it was the first to: it may attach again.
-func (a *Agent) beginWith(local int, first bool) error {
-	err := a.begin()
+func (a *Agent) beginWith(at endpoint, local int, first bool) error {
+	err := a.begin(at)
 	if err == nil {
 		return nil
 	}
