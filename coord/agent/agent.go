@@ -50,6 +50,7 @@ type Agent struct {
 	alone   time.Duration // since when there was no majority; 0: there is one
 	memo    []byte        // see Tell
 	foreign string        // what was last said of another job of this name
+	scout   scout
 	watch   watch
 	stats   func() []agentapi.RankStats // of this node's loaders; nil: nobody tells
 	loads   map[int]*load               // of them, by local rank
@@ -191,10 +192,11 @@ func (a *Agent) run() {
 			if a.self.node != nil {
 				a.self.node.Tick(a.now())
 				a.formUnheard()
-				a.watchMajority()
 			} else if a.stuck != nil && a.retry > 0 && a.now() >= a.retry {
 				a.beginAgain()
 			}
+			a.ask()
+			a.watchMajority()
 		case <-a.inbox.wake:
 			list, dropped := a.inbox.take()
 			for _, x := range list {
@@ -295,22 +297,27 @@ func (a *Agent) fail(why error) {
 
 // watchMajority says why nothing new is decided, once for each reason, and gives up after a
 // while without a majority: those who have one go on without this node, and nobody else can.
-// Before the first view nobody of the job answers at all, which counts alike.
+// Before the first view nobody of the job answers at all, which counts alike, whether or not there
+// is a rank yet.
 func (a *Agent) watchMajority() {
-	n := a.self.node
-	if n == nil {
+	if a.refused != nil {
 		return
 	}
-	why := n.Waiting()
+	why := a.waiting()
 	switch {
 	case why != "" && why != a.waits:
 		a.event("waiting", why)
 	case why == "" && a.waits != "":
-		a.event("goes on", "no more: "+a.waits)
+		a.event("goes on", "it was waiting: "+a.waits)
 	}
 	a.waits = why
+	if a.self.node == nil {
+		a.mu.Lock()
+		a.mu.waiting = why
+		a.mu.Unlock()
+	}
 	switch {
-	case !n.Deaf() && n.State().View != nil:
+	case !a.lonely():
 		a.alone = 0
 	case a.alone == 0:
 		a.alone = a.now()
@@ -321,13 +328,23 @@ func (a *Agent) watchMajority() {
 	}
 }
 
-// unheard says more of why no job was found: whom this agent has asked, and what was dropped.
+// lonely reports that no majority answers, or nobody of the job does.
+func (a *Agent) lonely() bool {
+	n := a.self.node
+	if n == nil {
+		return a.searches() && !a.scout.found
+	}
+	return n.Deaf() || n.State().View == nil
+}
+
+// unheard says more of why no job was found: what was dropped, and who tells more.
 func (a *Agent) unheard(why string) string {
-	if a.self.node.State().View != nil {
+	if n := a.self.node; n != nil && n.State().View != nil || len(a.config.Contacts) == 0 {
 		return why
 	}
 	asked := a.config.Contacts[:min(len(a.config.Contacts), mostAsked)]
-	return fmt.Sprintf("%s; asked: %s; dropped: %s", why, strings.Join(asked, ", "), cmp.Or(a.drops.String(), "nothing"))
+	return fmt.Sprintf("%s; asked: %s; dropped: %s; `headrace doctor --gossip %s` tells more",
+		cmp.Or(why, "no agent of the job has answered yet"), strings.Join(asked, ", "), cmp.Or(a.drops.String(), "nothing"), strings.Join(asked, ","))
 }
 
 // quit ends this agent's part as a member.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,10 @@ type Config struct {
 
 	Listener Listener
 
+	// Flags are what whoever sets a field calls it, for errors: of a command line its flags. One
+	// that is not there has its name here.
+	Flags map[string]string
+
 	lookup func(ctx context.Context, host string) ([]net.IP, error) // nil: the system's
 }
 
@@ -80,6 +85,9 @@ func (c *Config) fill() {
 	}
 	c.Expect = max(1, c.Expect)
 }
+
+// flag is how errors call a field.
+func (c *Config) flag(field string) string { return cmp.Or(c.Flags[field], field) }
 
 const defaultAlone = 5 * time.Minute
 

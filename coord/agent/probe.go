@@ -102,7 +102,7 @@ func askAgent(ctx context.Context, address string, key []byte) (p Answer, err er
 		}
 	}
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, os.ErrDeadlineExceeded), err != nil && ctx.Err() != nil:
 		return p, nd.Errorf(nd.ErrIO, "something listens, and does not answer")
 	case err != nil && counted.n == 0: // one with a key sends random bytes first, whatever ours is
 		return p, nd.Errorf(nd.ErrConfig, "it hangs up before a byte: it takes no more streams, has no key where one was given, or is no agent of headrace")

@@ -276,7 +276,7 @@ func (x *said) same(y *said) bool {
 // tell tells each rank what is new for it. It is called with each message and each beat, of
 // which most bring nothing new.
 func (a *Agent) tell(s group.State) {
-	now := said{a.self.id, s.View, s.Known, a.self.node.Waiting(), s.Ranks, a.seated, len(a.order)}
+	now := said{a.self.id, s.View, s.Known, a.waiting(), s.Ranks, a.seated, len(a.order)}
 	if now.same(&a.said) {
 		return
 	}
