@@ -66,6 +66,8 @@ const (
 	DefaultLease = 256
 	// MaxText bounds names and addresses in an entry, in bytes.
 	MaxText = 255
+	// MaxRanks bounds the ranks of a member, and of a view.
+	MaxRanks = 1 << 20
 )
 
 // Validate reports everything that is wrong with the job.

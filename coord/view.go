@@ -94,7 +94,7 @@ func (v *View) Owner(rank int) ID {
 const (
 	maxVoters  = 7
 	maxMembers = 1 << 16
-	maxRanks   = 1 << 20 // of a member, or of a view
+	maxRanks   = MaxRanks
 )
 
 // World is the number of ranks.

@@ -57,6 +57,9 @@ key of its own (--metrics-key-file), for it goes in the clear.`,
 			if socket == "" && !c.Witness {
 				return usagef("agent: --socket is missing: the path that HEADRACE_AGENT names (or --witness: an agent without ranks)")
 			}
+			if cmd.Flags().Changed("expect") && c.Expect < 1 {
+				return usagef("agent: --expect %d: at least 1 rank is expected", c.Expect)
+			}
 			if c.Name == "" {
 				if c.Name, err = os.Hostname(); err != nil {
 					return nd.Errorf(nd.ErrIO, "name of this host: %w", err)
@@ -74,6 +77,7 @@ key of its own (--metrics-key-file), for it goes in the clear.`,
 			if c.Observe, err = shown.observing(cmd); err != nil {
 				return err
 			}
+			c.Flags = agentFlags()
 			log := a.agentLog()
 			defer log.end()
 			signal.Ignore(syscall.SIGPIPE) // of stdout and stderr: the job outlives who reads the lines
@@ -104,6 +108,14 @@ key of its own (--metrics-key-file), for it goes in the clear.`,
 	f.StringVar(&shown.addr, "metrics-addr", "", "the same at host:port")
 	f.StringVar(&shown.keyFile, "metrics-key-file", "", "file with the key that requests must bring (Authorization: Bearer KEY); off loopback there must be one. /healthz and /readyz ask for none")
 	return cmd
+}
+
+// agentFlags are the flags of the fields of agent.Config, for its errors.
+func agentFlags() map[string]string {
+	return map[string]string{
+		"Job": "--job", "Name": "--name", "Rack": "--rack", "Listen": "--listen", "Advertise": "--advertise", "Contacts": "--contact", "Form": "--form",
+		"Expect": "--expect", "Key": "--key-file", "Profile": "--profile", "Alone": "--alone", "Observe.Addr": "--metrics-addr", "Observe.Key": "--metrics-key-file",
+	}
 }
 
 // metricsFlags say where an agent shows itself.

@@ -96,23 +96,30 @@ func TestAgentsMetricsFlags(t *testing.T) {
 	fails(t, exitUsage, agent("--metrics-key-file", key), "without --metrics-port")
 	fails(t, exitUsage, agent("--metrics-port", "0", "--metrics-key-file", keyFile(t, "short")), "at least 16")
 	fails(t, exitUsage, agent("--metrics-port", "0", "--metrics-key-file", key, "--key-file", key), "in the clear")
-	fails(t, exitError, agent("--metrics-addr", "0.0.0.0:0"), "loopback", "key")
+	fails(t, exitUsage, agent("--metrics-addr", "0.0.0.0:0"), "loopback", "--metrics-key-file")
 	fails(t, exitError, []string{"doctor", "--gossip", "127.0.0.1:1", "--python", ""}, "gossip 127.0.0.1:1", "refused")
 }
 
 // Command lines of an agent that make no sense are refused before anything listens.
 func TestAgentUsage(t *testing.T) {
+	t.Setenv("HEADRACE_KEY_FILE", "")
 	for _, c := range []struct {
 		args  []string
 		words string
 	}{
 		{[]string{"--job", "j", "--form"}, "--socket is missing"},
 		{[]string{"--job", "j", "--socket", "s", "--form", "--node-rank", "1"}, "number 0 forms the job"},
-		{[]string{"--job", "j", "--socket", "s", "--node-rank", "1"}, "neither Form nor Contacts"},
+		{[]string{"--job", "j", "--socket", "s", "--node-rank", "1"}, "neither --form nor --contact"},
 		{[]string{"--job", "j", "--witness", "--node-rank", "0", "--contact", "h:1"}, "a witness cannot form the job"},
-		{[]string{"--job", "j", "--socket", "s", "--form", "--listen", "0.0.0.0:0"}, "without a Key"},
+		{[]string{"--job", "j", "--socket", "s", "--form", "--listen", "0.0.0.0:0"}, "without a key: give one (--key-file)"},
+		{[]string{"--job", "j", "--socket", "s", "--form", "--listen", "localhost"}, `--listen "localhost": host:port is wanted`},
+		{[]string{"--job", "j", "--socket", "s", "--form", "--expect", "0"}, "--expect 0: at least 1"},
+		{[]string{"--job", "j", "--socket", "s", "--form", "--expect", "-1"}, "--expect -1: at least 1"},
+		{[]string{"--job", "j", "--socket", "s", "--form", "--expect", "99999999999"}, "--expect 99999999999: ranks are 1 to 1048576"},
+		{[]string{"--job", "j", "--socket", "s", "--form", "--contact", "h:1"}, "--form with --contact and --expect 1"},
+		{[]string{"--job", "j", "--socket", "s", "--contact", ""}, `--contact "": host:port is wanted`},
+		{[]string{"--job", "", "--socket", "s", "--contact", "foo", "--advertise", "x:99999", "--profile", "slow"}, `--advertise "x:99999": host:port is wanted, with a port in 1 to 65535; --contact "foo": host:port is wanted, with a port in 1 to 65535; --job is empty: agents of one job have one name; --profile is "slow": default or fast`},
 	} {
-		t.Setenv("HEADRACE_KEY_FILE", "")
 		fails(t, 2, append([]string{"agent"}, c.args...), c.words)
 	}
 }

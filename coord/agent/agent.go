@@ -31,6 +31,9 @@ type Agent struct {
 	stop  chan struct{}
 	done  sync.WaitGroup
 
+	ending context.Context // ends with stop
+	hurry  context.CancelFunc
+
 	// These belong to the one goroutine of run.
 	self    incarnation
 	seats   map[int]*seat // by local rank
@@ -41,12 +44,13 @@ type Agent struct {
 	order   []int
 	found   []string      // where agents of the job were as it was evicted, besides the contacts
 	stuck   error         // why it could not begin again
-	retry   time.Duration // when it tries once more
+	retry   time.Duration // when it tries once more; 0: it is trying
 	refused error         // why there is no part for this node
 	waits   string        // why nothing new is decided, as it was last told
 	alone   time.Duration // since when there was no majority; 0: there is one
 	memo    []byte        // see Tell
 	foreign string        // what was last said of another job of this name
+	scout   scout
 	watch   watch
 	stats   func() []agentapi.RankStats // of this node's loaders; nil: nobody tells
 	loads   map[int]*load               // of them, by local rank
@@ -86,6 +90,8 @@ type seat struct {
 	redo   uint64
 	done   int64
 	used   int64
+
+	vacated chan struct{} // closed when it is its seat no more
 }
 
 // Open starts an agent.
@@ -98,6 +104,7 @@ func Open(cfg Config) (*Agent, error) {
 		config: cfg, address: cfg.Advertise, began: time.Now(), inbox: newQueue(), stop: make(chan struct{}), failed: make(chan struct{}),
 		seats: map[int]*seat{}, told: map[int]agentapi.JobState{}, loads: map[int]*load{}, settle: newSettle(),
 	}
+	a.ending, a.hurry = context.WithCancel(context.Background())
 	a.watch = newWatch(a.settle.Observe)
 	listener, err := openPort(cfg.Listen, &a.drops, a)
 	if err != nil {
@@ -109,7 +116,11 @@ func Open(cfg Config) (*Agent, error) {
 	}
 	a.links = openLinks(listener, cfg.Key, &a.drops, func(m []byte) { a.inbox.put(received(m)) })
 	if cfg.Witness {
-		if err := a.begin(); err != nil {
+		at, err := cfg.resolve(a.ending, a.address)
+		if err == nil {
+			err = a.begin(at)
+		}
+		if err != nil {
 			a.links.close()
 			return nil, err
 		}
@@ -141,6 +152,7 @@ func (a *Agent) Close() error {
 	a.mu.Unlock()
 	if first {
 		close(a.stop)
+		a.hurry()
 	}
 	a.done.Wait()
 	return nil
@@ -180,10 +192,11 @@ func (a *Agent) run() {
 			if a.self.node != nil {
 				a.self.node.Tick(a.now())
 				a.formUnheard()
-				a.watchMajority()
-			} else if a.stuck != nil && a.now() >= a.retry {
+			} else if a.stuck != nil && a.retry > 0 && a.now() >= a.retry {
 				a.beginAgain()
 			}
+			a.ask()
+			a.watchMajority()
 		case <-a.inbox.wake:
 			list, dropped := a.inbox.take()
 			for _, x := range list {
@@ -284,22 +297,27 @@ func (a *Agent) fail(why error) {
 
 // watchMajority says why nothing new is decided, once for each reason, and gives up after a
 // while without a majority: those who have one go on without this node, and nobody else can.
-// Before the first view nobody of the job answers at all, which counts alike.
+// Before the first view nobody of the job answers at all, which counts alike, whether or not there
+// is a rank yet.
 func (a *Agent) watchMajority() {
-	n := a.self.node
-	if n == nil {
+	if a.refused != nil {
 		return
 	}
-	why := n.Waiting()
+	why := a.waiting()
 	switch {
 	case why != "" && why != a.waits:
 		a.event("waiting", why)
 	case why == "" && a.waits != "":
-		a.event("goes on", "no more: "+a.waits)
+		a.event("goes on", "it was waiting: "+a.waits)
 	}
 	a.waits = why
+	if a.self.node == nil {
+		a.mu.Lock()
+		a.mu.waiting = why
+		a.mu.Unlock()
+	}
 	switch {
-	case !n.Deaf() && n.State().View != nil:
+	case !a.lonely():
 		a.alone = 0
 	case a.alone == 0:
 		a.alone = a.now()
@@ -310,13 +328,23 @@ func (a *Agent) watchMajority() {
 	}
 }
 
-// unheard says more of why no job was found: whom this agent has asked, and what was dropped.
+// lonely reports that no majority answers, or nobody of the job does.
+func (a *Agent) lonely() bool {
+	n := a.self.node
+	if n == nil {
+		return a.searches() && !a.scout.found
+	}
+	return n.Deaf() || n.State().View == nil
+}
+
+// unheard says more of why no job was found: what was dropped, and who tells more.
 func (a *Agent) unheard(why string) string {
-	if a.self.node.State().View != nil {
+	if n := a.self.node; n != nil && n.State().View != nil || len(a.config.Contacts) == 0 {
 		return why
 	}
 	asked := a.config.Contacts[:min(len(a.config.Contacts), mostAsked)]
-	return fmt.Sprintf("%s; asked: %s; dropped: %s", why, strings.Join(asked, ", "), cmp.Or(a.drops.String(), "nothing"))
+	return fmt.Sprintf("%s; asked: %s; dropped: %s; `headrace doctor --gossip %s` tells more",
+		cmp.Or(why, "no agent of the job has answered yet"), strings.Join(asked, ", "), cmp.Or(a.drops.String(), "nothing"), strings.Join(asked, ","))
 }
 
 // quit ends this agent's part as a member.
@@ -350,12 +378,22 @@ func (a *Agent) again(why string) {
 const beginEvery = time.Second
 
 func (a *Agent) beginAgain() {
-	if err := a.begin(); err != nil {
+	a.retry = 0
+	a.resolved(func(at endpoint, err error) {
+		if a.self.node != nil || a.refused != nil {
+			return // a rank was faster
+		}
+		if err == nil {
+			err = a.begin(at)
+		}
+		if err == nil {
+			return
+		}
 		if a.stuck == nil || a.stuck.Error() != err.Error() {
 			a.event("error", "it cannot begin again, and goes on trying: "+err.Error())
 		}
 		a.stuck, a.retry = err, a.now()+beginEvery
-	}
+	})
 }
 
 // formUnheard forms the job where the contacts were to be asked first, and none of them
@@ -383,7 +421,7 @@ func (a *Agent) formUnheard() {
 }
 
 // begin makes this agent a member: it forms the job, or asks to be admitted.
-func (a *Agent) begin() error {
+func (a *Agent) begin(at endpoint) error {
 	var id coord.ID
 	for id.Raft() == 0 {
 		_, _ = rand.Read(id[:]) // it never fails
@@ -393,10 +431,11 @@ func (a *Agent) begin() error {
 	if err != nil {
 		return err
 	}
-	g, err := startGossip(&a.config, id, a.address, transport{a.port, a.address}, a.contacts(), &a.drops, a.inbox.put, func(s coord.Stamp) { a.inbox.put(s) })
+	g, err := startGossip(&a.config, id, at.address, transport{a.port, at}, a.contacts(), &a.drops, a.inbox.put, func(s coord.Stamp) { a.inbox.put(s) })
 	if err != nil {
 		return err
 	}
+	a.port.gossips.Store(true)
 	g.tell(a.memo)
 	a.self, a.stuck = incarnation{id: id, node: node, gossip: g}, nil
 	if asks {

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -86,21 +87,61 @@ func TestAgentWithoutAMajority(t *testing.T) {
 	}
 }
 
-// An agent that finds no job, for its contact is not there or its key is another one, gives up
-// after as long, and says whom it has asked: these are the commonest mistakes.
+// An agent that finds no job, for its contact is not there, has another key, or is of another job,
+// says so while it waits, and gives up after a while, with what to do: these are the commonest
+// mistakes. It does so before a rank has attached as well, and as a witness.
 func TestAgentThatFindsNoJob(t *testing.T) {
 	t.Parallel()
 	ctx := patient(t)
 	a, _ := jobOfOne(t, ctx, 50)
-	for name, c := range map[string]struct{ key, contact, says string }{
-		"nobody is there": {jobKey, "127.0.0.1:9", "unreachable"},
-		"another key":     {"another key, 16+", a.Address(), ""},
+	for name, c := range map[string]struct{ key, job, contact, says string }{
+		"nobody is there": {jobKey, "job", "127.0.0.1:9", "127.0.0.1:9 does not answer (connection refused)"},
+		"another key":     {"another key, 16+", "job", a.Address(), a.Address() + ": it has another key, or is no agent of headrace (--key-file)"},
+		"another job":     {jobKey, "jobs", a.Address(), a.Address() + ` is of job "job", this agent of "jobs" (Job)`},
 	} {
-		cfg := Config{Job: "job", Name: "w", Profile: "fast", Key: []byte(c.key), Witness: true, Contacts: []string{c.contact}, Alone: time.Second}
-		err := Serve(ctx, cfg, filepath.Join(t.TempDir(), "s"), func(Serving) error { return nil })
-		if !errors.Is(err, nd.ErrIO) || !strings.Contains(err.Error(), "for 1s no agent of the job has answered yet; asked: "+c.contact+"; dropped: ") || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", name, err)
+		for _, witness := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", witness ", witness), func(t *testing.T) {
+				t.Parallel()
+				lines := make(chan string, 1000)
+				cfg := Config{
+					Job: c.job, Name: "w", Profile: "fast", Key: []byte(c.key), Witness: witness, Contacts: []string{c.contact}, Alone: 2 * time.Second,
+					Flags: map[string]string{"Key": "--key-file"}, Listener: Listener{Event: func(e Event) { lines <- e.Kind + ": " + e.Text }},
+				}
+				err := Serve(ctx, cfg, filepath.Join(t.TempDir(), "s"), func(Serving) error { return nil })
+				close(lines)
+				if c.job != "job" && witness { // it is asked to be admitted, and hears that it is not
+					if !errors.Is(err, nd.ErrConfig) {
+						t.Error(err)
+					}
+					return
+				}
+				if !errors.Is(err, nd.ErrIO) || !strings.Contains(err.Error(), "for 2s no agent of the job has answered yet: "+c.says+"; asked: "+c.contact+"; dropped: ") ||
+					!strings.Contains(err.Error(), "`headrace doctor --gossip "+c.contact+"` tells more") {
+					t.Error(err)
+				}
+				said := false
+				for line := range lines {
+					said = said || line == "waiting: no agent of the job has answered yet: "+c.says
+				}
+				if !said {
+					t.Error("it waits without a word")
+				}
+			})
 		}
-		t.Log(err)
+	}
+}
+
+// An agent whose contact is of the job waits for its first rank as long as that takes.
+func TestAgentThatHasFoundTheJob(t *testing.T) {
+	t.Parallel()
+	ctx := patient(t)
+	a, _ := jobOfOne(t, ctx, 50)
+	b := startHost(t, "b", func(c *Config) { c.Contacts, c.Alone = []string{a.Address()}, 500*time.Millisecond })
+	eventually(t, ctx, "it has asked some times", func() (often bool) {
+		_ = b.do(ctx, func() error { often = b.scout.tries > 8; return nil })
+		return often
+	})
+	if err := b.Ready(); err == nil || err.Error() != "closed: no rank has attached: the job is not known yet" {
+		t.Errorf("ready: %v", err)
 	}
 }

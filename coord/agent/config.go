@@ -1,9 +1,12 @@
 package agent
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +53,12 @@ type Config struct {
 	Observe Observing
 
 	Listener Listener
+
+	// Flags are what whoever sets a field calls it, for errors: of a command line its flags. One
+	// that is not there has its name here.
+	Flags map[string]string
+
+	lookup func(ctx context.Context, host string) ([]net.IP, error) // nil: the system's
 }
 
 // Listener is told what happens. Its functions must not wait, and may be nil.
@@ -78,37 +87,102 @@ func (c *Config) fill() {
 	c.Expect = max(1, c.Expect)
 }
 
+// flag is how errors call a field.
+func (c *Config) flag(field string) string { return cmp.Or(c.Flags[field], field) }
+
 const defaultAlone = 5 * time.Minute
 
 // Validate reports everything that is wrong with the config.
 func (c Config) Validate() error {
+	v := violations{c: &c}
+	v.check(c.Expect >= 0 && c.Expect <= coord.MaxRanks, "%s %d: ranks are 1 to %d", c.flag("Expect"), c.Expect, coord.MaxRanks)
 	c.fill()
-	var wrong []string
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			wrong = append(wrong, fmt.Sprintf(format, args...))
-		}
+	v.check(c.Job != "", "%s is empty: agents of one job have one name", c.flag("Job"))
+	for field, text := range map[string]string{"Job": c.Job, "Name": c.Name, "Rack": c.Rack, "Advertise": c.Advertise} {
+		v.check(len(text) <= coord.MaxText, "%s has %d bytes, at most %d are taken", c.flag(field), len(text), coord.MaxText)
 	}
-	check(c.Job != "", "Job is empty: agents of one job have one name")
-	for _, f := range []struct{ name, text string }{{"Job", c.Job}, {"Name", c.Name}, {"Rack", c.Rack}, {"Advertise", c.Advertise}} {
-		check(len(f.text) <= coord.MaxText, "%s has %d bytes, at most %d are taken", f.name, len(f.text), coord.MaxText)
-	}
-	check(c.Profile == "default" || c.Profile == "fast", "Profile is %q: default or fast", c.Profile)
-	check(len(c.Key) == 0 || len(c.Key) >= sealed.MinKey, "Key has %d bytes, at least %d are wanted", len(c.Key), sealed.MinKey)
-	check(c.Form || c.Await || len(c.Contacts) > 0, "neither Form nor Contacts: there is no way into a job")
-	check(!c.Form || len(c.Contacts) == 0 || c.Expect > 1, "Form with Contacts and Expect %d: started again while no contact answers, this agent would form a second job and hand everything out once more; give Expect the number of all ranks, or no Contacts", c.Expect)
-	check(!c.Form || !c.Witness, "a witness cannot form the job: it does not know what the ranks mean by it")
-	check(len(c.Key) == 0 || c.Observe.Key != string(c.Key), "the key of the metrics is that of the job: give another one, for it goes in the clear")
-	host, _, err := net.SplitHostPort(c.Listen)
-	check(err == nil, "Listen is %q: host:port is wanted", c.Listen)
-	if err == nil && len(c.Key) == 0 {
-		ip := net.ParseIP(host)
-		check(host == "localhost" || ip != nil && ip.IsLoopback(), "Listen is %q, off loopback, without a Key: give one (HEADRACE_KEY_FILE)", c.Listen)
-	}
-	if len(wrong) > 0 {
-		return nd.Errorf(nd.ErrConfig, "agent: %s", strings.Join(wrong, "; "))
+	v.check(c.Profile == "default" || c.Profile == "fast", "%s is %.80q: default or fast", c.flag("Profile"), c.Profile)
+	v.check(len(c.Key) == 0 || len(c.Key) >= sealed.MinKey, "%s: the key has %d bytes, at least %d are wanted", c.flag("Key"), len(c.Key), sealed.MinKey)
+	v.forming()
+	v.addresses()
+	v.observing()
+	if len(v.wrong) > 0 {
+		slices.Sort(v.wrong) // maps have no order
+		return nd.Errorf(nd.ErrConfig, "agent: %s", strings.Join(v.wrong, "; "))
 	}
 	return nil
+}
+
+// violations are what is wrong with a config.
+type violations struct {
+	c     *Config
+	wrong []string
+}
+
+func (v *violations) check(ok bool, format string, args ...any) {
+	if !ok {
+		v.wrong = append(v.wrong, fmt.Sprintf(format, args...))
+	}
+}
+
+func (v *violations) forming() {
+	c := v.c
+	form, contacts, expect := c.flag("Form"), c.flag("Contacts"), c.flag("Expect")
+	v.check(c.Form || c.Await || len(c.Contacts) > 0, "neither %s nor %s: there is no way into a job; give one agent %s, and the others %s with its address", form, contacts, form, contacts)
+	v.check(!c.Form || len(c.Contacts) == 0 || c.Expect > 1, "%s with %s and %s %d: started again while no contact answers, this agent would form a second job and hand everything out once more; give %s the number of all ranks, or no %s", form, contacts, expect, c.Expect, expect, contacts)
+	v.check(!c.Form || !c.Witness, "%s: a witness cannot form the job: it does not know what the ranks mean by it", form)
+}
+
+func (v *violations) addresses() {
+	c := v.c
+	for _, contact := range c.Contacts {
+		v.address("Contacts", contact)
+	}
+	if c.Advertise != "" {
+		v.address("Advertise", c.Advertise)
+	}
+	host, _, err := splitAddress(c.Listen)
+	v.check(err == nil, "%s %.80q: host:port is wanted, with a port in 0 to 65535", c.flag("Listen"), c.Listen)
+	if err != nil {
+		return
+	}
+	v.check(len(c.Key) > 0 || onLoopback(host), "%s is %q, off loopback, without a key: give one (%s)", c.flag("Listen"), c.Listen, cmp.Or(c.Flags["Key"], "HEADRACE_KEY_FILE"))
+	v.check(c.Await || c.Advertise != "" || !anyHost(host), "%s is %q, all addresses of this host: name the one by which others reach it (%s)", c.flag("Listen"), c.Listen, c.flag("Advertise"))
+}
+
+// address checks one at which somebody is to be reached.
+func (v *violations) address(field, text string) {
+	host, port, err := splitAddress(text)
+	switch {
+	case err != nil || host == "":
+		v.check(false, "%s %.80q: host:port is wanted, with a port in 1 to 65535", v.c.flag(field), text)
+	case port == 0:
+		v.check(false, "%s %.80q: nobody is reached at port 0", v.c.flag(field), text)
+	case anyHost(host):
+		v.check(false, "%s %.80q: that is any address: name one", v.c.flag(field), text)
+	}
+}
+
+func (v *violations) observing() {
+	c, o := v.c, v.c.Observe
+	v.check(len(c.Key) == 0 || o.Key != string(c.Key), "%s: the key of the metrics is that of the job: give another one, for it goes in the clear", c.flag("Observe.Key"))
+	if o.Addr == "" {
+		return
+	}
+	host, _, err := splitAddress(o.Addr)
+	v.check(err == nil, "%s %.80q: host:port is wanted, with a port in 0 to 65535", c.flag("Observe.Addr"), o.Addr)
+	v.check(err != nil || o.Key != "" || onLoopback(host), "%s %.80q is off loopback, without a key: give one (%s)", c.flag("Observe.Addr"), o.Addr, c.flag("Observe.Key"))
+}
+
+func onLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// anyHost reports that a host stands for all addresses of this one.
+func anyHost(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
 // profile is how patient the group is.

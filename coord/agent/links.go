@@ -34,6 +34,11 @@ const (
 	idleLink = time.Minute
 	// maxLinks bounds the streams that others open.
 	maxLinks = 4096
+	// maxUnproved bounds those of them whose first message has not opened: who has no key takes no
+	// place of one that has it.
+	maxUnproved = 1024
+	// proveTimeout is how long that message may take to come: it is sent as the stream opens.
+	proveTimeout = 5 * time.Second
 )
 
 // links are the streams to other agents. Each peer that is talked to has a goroutine,
@@ -52,6 +57,7 @@ type links struct {
 		closed  bool
 		out     map[string]*link
 		in      map[net.Conn]bool
+		proved  int           // of those, streams whose first message has opened
 		waiting int           // messages that are queued, or being sent
 		bytes   int           // of those
 		reading int           // bytes of messages that are being read
@@ -283,7 +289,7 @@ func (l *links) accept() {
 func (l *links) admit(raw net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.closed || len(l.mu.in) >= maxLinks {
+	if l.mu.closed || l.mu.proved >= maxLinks || len(l.mu.in)-l.mu.proved >= maxUnproved {
 		l.drops.add(dropStreams)
 		return false
 	}
@@ -293,10 +299,14 @@ func (l *links) admit(raw net.Conn) bool {
 
 // read hands on what comes, until the stream ends or does not open.
 func (l *links) read(raw net.Conn) {
+	proved := false
 	defer func() {
 		_ = raw.Close()
 		l.mu.Lock()
 		delete(l.mu.in, raw)
+		if proved {
+			l.mu.proved--
+		}
 		l.mu.Unlock()
 	}()
 	conn, err := sealed.Server(raw, l.key)
@@ -312,8 +322,8 @@ func (l *links) read(raw net.Conn) {
 		return l.claim(n)
 	}
 	defer func() { l.claim(-held) }()
-	for {
-		if err := raw.SetReadDeadline(time.Now().Add(2 * idleLink)); err != nil {
+	for wait := proveTimeout; ; wait = 2 * idleLink {
+		if err := raw.SetReadDeadline(time.Now().Add(wait)); err != nil {
 			return
 		}
 		m, err := conn.Receive(coord.MaxMessage)
@@ -323,12 +333,29 @@ func (l *links) read(raw net.Conn) {
 			}
 			return
 		}
+		if !proved {
+			if proved = l.prove(); !proved {
+				return
+			}
+		}
 		l.receive(m)
 		if held > 0 {
 			l.claim(-held)
 			held = 0
 		}
 	}
+}
+
+// prove gives a stream whose first message has opened a place among those; false: there is none.
+func (l *links) prove() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.proved >= maxLinks {
+		l.drops.add(dropStreams)
+		return false
+	}
+	l.mu.proved++
+	return true
 }
 
 // claim takes memory for reading, or gives it back. Who gets none hangs up, and still gives

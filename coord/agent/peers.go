@@ -125,7 +125,7 @@ func (a *Agent) viewed(v *coord.View) {
 
 // keep publishes the newest state, and says so where it matters to who looks.
 func (a *Agent) keep(s group.State) {
-	waiting, deaf := a.self.node.Waiting(), a.self.node.Deaf() || s.View == nil
+	waiting, deaf := a.waiting(), a.self.node.Deaf() || s.View == nil
 	voters := a.voters(&s)
 	a.mu.Lock()
 	old := &a.mu.state

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -47,6 +48,7 @@ type port struct {
 	room    chan struct{}
 	drops   *drops
 	probed  prober
+	gossips atomic.Bool // somebody takes streams of gossip
 }
 
 // prober answers who asks whether the agent can be reached. Its methods are called by
@@ -135,10 +137,18 @@ func (p *port) dispatch(conn net.Conn) {
 		return
 	case first[0] == messageStream:
 		to = p.streams
+	case !p.gossips.Load(): // before the first rank: who asks tries again
+		_ = conn.Close()
+		return
 	}
+	bound := time.NewTimer(firstByteTimeout) // gossip may end meanwhile
+	defer bound.Stop()
 	select {
 	case to <- conn:
 	case <-p.closed:
+		_ = conn.Close()
+	case <-bound.C:
+		p.drops.add(dropStreams)
 		_ = conn.Close()
 	}
 }
@@ -203,19 +213,11 @@ func (p *port) Close() error {
 // agent that begins again gossips over the same one.
 type transport struct {
 	*port
-	advertise string
+	at endpoint
 }
 
-func (t transport) FinalAdvertiseAddr(ip string, number int) (net.IP, int, error) {
-	host, at, err := splitAddress(t.advertise)
-	if err != nil {
-		return nil, 0, err
-	}
-	list, err := net.LookupIP(host)
-	if err != nil || len(list) == 0 {
-		return nil, 0, nd.Errorf(nd.ErrIO, "agent: the address %s by which others reach it: %w", t.advertise, err)
-	}
-	return list[0], at, nil
+func (t transport) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
+	return t.at.ip, t.at.port, nil
 }
 
 func (t transport) WriteTo(b []byte, address string) (time.Time, error) {
@@ -229,7 +231,11 @@ func (t transport) WriteTo(b []byte, address string) (time.Time, error) {
 
 func (t transport) PacketCh() <-chan *memberlist.Packet { return t.packets }
 func (t transport) StreamCh() <-chan net.Conn           { return t.gossip }
-func (t transport) Shutdown() error                     { return nil }
+
+func (t transport) Shutdown() error {
+	t.gossips.Store(false)
+	return nil
+}
 
 func (t transport) DialTimeout(address string, timeout time.Duration) (net.Conn, error) {
 	return t.dialUntil(context.Background(), address, timeout)

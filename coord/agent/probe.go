@@ -90,7 +90,8 @@ func askAgent(ctx context.Context, address string, key []byte) (p Answer, err er
 	if err := raw.SetDeadline(time.Now().Add(firstByteTimeout)); err != nil {
 		return p, nd.Errorf(nd.ErrIO, "%w", err)
 	}
-	conn, err := sealed.Client(raw, key)
+	counted := &countedConn{Conn: raw}
+	conn, err := sealed.Client(counted, key)
 	if err == nil {
 		err = conn.Send(make([]byte, probeHello), sendTimeout)
 	}
@@ -101,8 +102,10 @@ func askAgent(ctx context.Context, address string, key []byte) (p Answer, err er
 		}
 	}
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, os.ErrDeadlineExceeded), err != nil && ctx.Err() != nil:
 		return p, nd.Errorf(nd.ErrIO, "something listens, and does not answer")
+	case err != nil && counted.n == 0: // one with a key sends random bytes first, whatever ours is
+		return p, nd.Errorf(nd.ErrConfig, "it hangs up before a byte: it takes no more streams, has no key where one was given, or is no agent of headrace")
 	case err != nil:
 		return p, nd.Errorf(nd.ErrConfig, "it has another key, or is no agent of headrace")
 	}
@@ -113,6 +116,18 @@ func askAgent(ctx context.Context, address string, key []byte) (p Answer, err er
 		return p, nd.Errorf(nd.ErrUnsupported, "it speaks version %d, this one %d: install the same headrace everywhere", p.Protocol, coord.Version)
 	}
 	return p, nil
+}
+
+// countedConn counts what comes.
+type countedConn struct {
+	net.Conn
+	n int
+}
+
+func (c *countedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.n += n
+	return n, err
 }
 
 // answerProbe tells who knows the key who this agent is.

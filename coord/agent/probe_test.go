@@ -80,6 +80,10 @@ func TestProbeOfOthers(t *testing.T) {
 	if r := Probe(t.Context(), talker, key); !errors.Is(r.StreamError, nd.ErrConfig) || r.PacketError == nil {
 		t.Errorf("another server: %+v", r)
 	}
+	full := serve(func(net.Conn) {}) // as an agent does that takes no more
+	if r := Probe(t.Context(), full, key); r.StreamError == nil || !strings.Contains(r.StreamError.Error(), "takes no more streams") && !strings.Contains(r.StreamError.Error(), "reset") {
+		t.Errorf("one that is full: %+v", r)
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -2,9 +2,11 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/coord"
@@ -19,46 +21,104 @@ var _ agentapi.Coordinator = (*Agent)(nil)
 
 // Attach takes a rank. The first one says what the job is; the others must mean the same.
 func (a *Agent) Attach(s *agentapi.Seat, want agentapi.Attach) error {
-	return a.do(context.Background(), func() error {
-		local := s.Hello.LocalRank
-		switch {
-		case a.config.Witness:
-			return nd.Errorf(nd.ErrConfig, "this agent is a witness: it takes no ranks")
-		case a.refused != nil:
-			return a.refused
-		case a.config.Await:
-			return nd.Errorf(nd.ErrConfig, "local rank %d comes before the nodes have met", local)
-		case a.seats[local] != nil:
-			return nd.Errorf(nd.ErrConfig, "local rank %d is attached already: one loader of a rank is in the job, coord is off for the others", local)
-		case a.former != nil && !same(a.former, &want):
-			return nd.Errorf(nd.ErrConfig, "local rank %d means another job than the ranks before it: mode %s, plan %.40q, n %d, steps %d, epochs %d, ahead %d; they mean %s, %.40q, %d, %d, %d, %d",
-				local, want.Mode, want.Plan, want.N, want.Steps, want.Epochs, want.Ahead, a.former.Mode, a.former.Plan, a.former.N, a.former.Steps, a.former.Epochs, a.former.Ahead)
+	bound := time.NewTimer(vacantBound)
+	defer bound.Stop()
+	var at endpoint
+	for {
+		err := a.do(context.Background(), func() error { return a.attach(s, want, at) })
+		if unknown, is := errors.AsType[*unresolvedError](err); is {
+			if at, err = a.config.resolve(a.ending, unknown.address); err != nil {
+				return err
+			}
+			continue
 		}
-		first := a.former == nil
-		if first {
-			a.former = &want
+		taken, is := errors.AsType[*takenError](err)
+		if !is {
+			return err
 		}
-		a.seated++
-		a.seats[local] = &seat{Seat: s, local: local, number: a.seated, done: want.Epoch*want.Steps + want.Step, used: want.Epoch*want.Steps + want.Step}
-		a.order = append(a.order, local)
-		slices.Sort(a.order)
-		delete(a.told, local)
-		if a.self.node == nil {
-			return a.beginWith(local, first)
+		select {
+		case <-taken.vacated:
+		case <-a.stop: // the next try says so
+		case <-bound.C:
+			return nd.Errorf(nd.ErrConfig, "%w", err)
 		}
-		a.self.node.Ranks(a.now(), slices.Clone(a.order))
-		a.progress()
-		return nil
-	})
+	}
+}
+
+// vacantBound is how long a rank waits for the end of the one that had its place. Of a process that
+// was killed the connection's end is there at once, and was perhaps not read yet. Whether that process
+// lives is not asked: it has another number in another container.
+const vacantBound = time.Second
+
+// takenError is that of a rank whose place another one has.
+type takenError struct {
+	local   int
+	vacated <-chan struct{} // closed when it has it no more
+}
+
+func (e *takenError) Error() string {
+	return fmt.Sprintf("local rank %d is attached already: one loader of a rank is in the job, coord is off for the others", e.local)
+}
+
+// unresolvedError is that of a rank for which the agent would begin, at an address that has to be
+// looked up first.
+type unresolvedError struct{ address string }
+
+func (e *unresolvedError) Error() string { return "the address " + e.address + " is not looked up yet" }
+
+// attach is Attach, for the agent's goroutine. At is what the agent's address stands for, where that
+// was looked up.
+func (a *Agent) attach(s *agentapi.Seat, want agentapi.Attach, at endpoint) error {
+	local := s.Hello.LocalRank
+	switch {
+	case a.config.Witness:
+		return nd.Errorf(nd.ErrConfig, "this agent is a witness: it takes no ranks")
+	case a.refused != nil:
+		return a.refused
+	case a.config.Await:
+		return nd.Errorf(nd.ErrConfig, "local rank %d comes before the nodes have met", local)
+	case a.seats[local] != nil:
+		return &takenError{local, a.seats[local].vacated}
+	case a.former != nil && !same(a.former, &want):
+		return nd.Errorf(nd.ErrConfig, "local rank %d means another job than the ranks before it: mode %s, plan %.40q, n %d, steps %d, epochs %d, ahead %d; they mean %s, %.40q, %d, %d, %d, %d",
+			local, want.Mode, want.Plan, want.N, want.Steps, want.Epochs, want.Ahead, a.former.Mode, a.former.Plan, a.former.N, a.former.Steps, a.former.Epochs, a.former.Ahead)
+	}
+	if a.self.node == nil && at.address != a.address {
+		var literal bool
+		var err error
+		if at, literal, err = endpointOf(a.address); err != nil {
+			return err
+		}
+		if !literal {
+			return &unresolvedError{a.address}
+		}
+	}
+	first := a.former == nil
+	if first {
+		a.former = &want
+	}
+	a.seated++
+	step := want.Epoch*want.Steps + want.Step
+	a.seats[local] = &seat{Seat: s, local: local, number: a.seated, done: step, used: step, vacated: make(chan struct{})}
+	a.order = append(a.order, local)
+	slices.Sort(a.order)
+	delete(a.told, local)
+	if a.self.node == nil {
+		return a.beginWith(at, local, first)
+	}
+	a.self.node.Ranks(a.now(), slices.Clone(a.order))
+	a.progress()
+	return nil
 }
 
 // beginWith begins for a rank. Where that fails the rank was never there, nor what it has said
 // of the job if it was the first to: it may attach again.
-func (a *Agent) beginWith(local int, first bool) error {
-	err := a.begin()
+func (a *Agent) beginWith(at endpoint, local int, first bool) error {
+	err := a.begin(at)
 	if err == nil {
 		return nil
 	}
+	close(a.seats[local].vacated)
 	delete(a.seats, local)
 	a.order = slices.DeleteFunc(a.order, func(o int) bool { return o == local })
 	if first {
@@ -184,6 +244,7 @@ func (a *Agent) Ended(local int) {
 }
 
 func (a *Agent) vacate(k *seat, left bool) {
+	close(k.vacated)
 	delete(a.seats, k.local)
 	delete(a.told, k.local)
 	a.order = slices.DeleteFunc(a.order, func(local int) bool { return local == k.local })
@@ -215,7 +276,7 @@ func (x *said) same(y *said) bool {
 // tell tells each rank what is new for it. It is called with each message and each beat, of
 // which most bring nothing new.
 func (a *Agent) tell(s group.State) {
-	now := said{a.self.id, s.View, s.Known, a.self.node.Waiting(), s.Ranks, a.seated, len(a.order)}
+	now := said{a.self.id, s.View, s.Known, a.waiting(), s.Ranks, a.seated, len(a.order)}
 	if now.same(&a.said) {
 		return
 	}

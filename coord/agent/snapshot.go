@@ -72,7 +72,7 @@ func (a *Agent) Ready() error {
 	case s.Ending != "":
 		return nd.Errorf(nd.ErrClosed, "it has no part in the job: %s", s.Ending)
 	case id == (coord.ID{}):
-		return nd.Errorf(nd.ErrClosed, "no rank has attached: the job is not known yet")
+		return nd.Errorf(nd.ErrClosed, "%s", noRank(waiting))
 	case s.View == nil:
 		return nd.Errorf(nd.ErrClosed, "%s", cmp.Or(waiting, "there is no view yet"))
 	case s.View.Index(id) < 0:
@@ -81,6 +81,14 @@ func (a *Agent) Ready() error {
 		return nd.Errorf(nd.ErrClosed, "%s", waiting)
 	}
 	return nil
+}
+
+// noRank is why an agent without a rank is in no job, and what else is in the way.
+func noRank(waiting string) string {
+	if waiting == "" {
+		return "no rank has attached: the job is not known yet"
+	}
+	return "no rank has attached, and " + waiting
 }
 
 // --- what follows is done by the agent's goroutine
@@ -193,7 +201,7 @@ func (a *Agent) picture() page.Snapshot {
 	}
 	n := a.self.node
 	if n == nil {
-		p.Status, p.Reason = page.Joining, "no rank has attached: the job is not known yet"
+		p.Status, p.Reason = page.Joining, noRank(a.waiting())
 		if a.stuck != nil {
 			p.Reason = "it cannot begin again: " + a.stuck.Error()
 		}
@@ -203,7 +211,7 @@ func (a *Agent) picture() page.Snapshot {
 		return p
 	}
 	s := n.State()
-	p.Status, p.Reason = status(&s, n.Waiting(), n.Deaf())
+	p.Status, p.Reason = status(&s, a.waiting(), n.Deaf())
 	p.Agent.ID, p.Agent.Voter, p.Agent.Leader = a.self.id.String(), s.Votes, s.Leads
 	if g := a.self.gossip; g != nil {
 		p.Gossip = page.Gossip{Members: g.list.NumMembers(), Health: g.list.GetHealthScore()}
