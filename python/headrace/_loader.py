@@ -460,8 +460,10 @@ class Loader(Engine):
         self._open_handle()
         began = time.monotonic()
         while self._about["job"] and not self._about["joined"]:
-            self._about = self._ask("join", 1000)  # milliseconds
-            self._tell_waiting(self._about["waits"], time.monotonic() - began)
+            about = self._ask("join", 1000)  # milliseconds
+            if not self._about["joined"]:  # else another thread is further
+                self._about = about
+            self._tell_waiting(about["waits"], time.monotonic() - began)
 
     def _view(self) -> View:
         return View(**self._ask("view"))

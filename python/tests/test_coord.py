@@ -275,6 +275,33 @@ def test_what_cannot_be(crops: hr.Crops, monkeypatch: pytest.MonkeyPatch, nodes:
         hr.Loader(crops, batch_size=2, mode="async", replicas=2)
 
 
+@pytest.mark.parametrize("mode", ["lockstep", "async"])
+def test_threads_join_once(nodes: Nodes, crops: hr.Crops, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """A loader is used for the first time by several threads at once, such as a monitor beside the loop."""
+    for name, value in nodes(1)[0].items():
+        monkeypatch.setenv(name, value)
+    for _ in range(3):
+        with hr.Loader(crops, batch_size=5, mode=mode, epochs=0) as loader:
+            seen: list[Any] = []
+            together = threading.Barrier(4)
+
+            def use(what: Callable[[], Any], together: threading.Barrier = together, seen: list[Any] = seen) -> None:
+                together.wait()
+                try:
+                    seen.append(what())
+                except hr.HeadraceError as e:
+                    seen.append(e)
+
+            uses: list[Callable[[], Any]] = [loader.__next__, loader.__iter__, lambda: loader.view, loader.stats]
+            threads = [threading.Thread(target=use, args=(what,)) for what in uses]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join(timeout=60)
+            assert {type(x) for x in seen} == {hr.Batch, hr.Loader, hr.View, dict}
+            seen.clear()
+
+
 def test_what_is_committed_counts(nodes: Nodes, crops: hr.Crops, monkeypatch: pytest.MonkeyPatch) -> None:
     """After commit(wait=True) the coordinator has it; what waits for a batch before it is named."""
     for name, value in nodes(1)[0].items():
