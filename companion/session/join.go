@@ -170,21 +170,29 @@ func (s *seat) enterPart(ctx, patience context.Context, part Part, o *loaderObje
 	return o.l.Enter(ctx, place)
 }
 
-// joining is a loader that joins, and what it waits for still.
+// joining is a loader that joins its job, or enters a view of it.
 type joining struct {
 	loaderAbout
-	Waits string `json:"waits"`
+	Entered bool   `json:"entered"`
+	Waits   string `json:"waits"` // why it has not entered
 }
 
-// join joins, for as long as one call may take.
-func (o *loaderObject) join(ctx context.Context, wait time.Duration) (joining, error) {
-	short, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	err := o.seat.take(ctx, short, o)
-	if waits(err) && ctx.Err() == nil {
-		return joining{o.is(), o.seat.waiting()}, nil
+// answerJoin takes or enters the seat, for as long as one call may take: so many milliseconds.
+func (o *loaderObject) answerJoin(ctx context.Context, argument []byte, join func(s *seat, ctx, patience context.Context, o *loaderObject) error) (any, error) {
+	var wait int64
+	if err := Parse(argument, &wait); err != nil {
+		return nil, err
 	}
-	return joining{loaderAbout: o.is()}, err
+	if o.seat == nil {
+		return nil, nd.Errorf(nd.ErrConfig, "enter: the loader is in no job whose ranks come and go")
+	}
+	short, cancel := context.WithTimeout(ctx, time.Duration(wait)*time.Millisecond)
+	defer cancel()
+	err := join(o.seat, ctx, short, o)
+	if waits(err) && ctx.Err() == nil {
+		return joining{o.is(), false, o.seat.waiting()}, nil
+	}
+	return joining{o.is(), true, ""}, err
 }
 
 // leaveTime is how long a loader that is closed waits for what was committed to be decided.
@@ -216,6 +224,32 @@ func (s *seat) close() error {
 		part.Close()
 	}
 	return err
+}
+
+// viewAbout is where a rank is.
+type viewAbout struct {
+	Number  int64  `json:"number"` // -1: no view has come yet
+	Rank    int    `json:"rank"`
+	World   int    `json:"world"`
+	Halted  bool   `json:"halted"`
+	Waiting string `json:"waiting"`
+}
+
+// view is what is known of the newest view. It waits for nothing, and does not join.
+func (s *seat) view() viewAbout {
+	part := s.taken()
+	if part == nil {
+		return viewAbout{Number: -1, Rank: -1, Waiting: "this rank has not asked to join yet: it does for its first batch, or to enter"}
+	}
+	place, halted := part.Newest()
+	v := viewAbout{int64(place.View), place.Rank, place.World, halted, part.Waiting()}
+	if place.World == 0 && !s.joined() {
+		v.Number = -1
+	}
+	if v.Rank < 0 && v.Waiting == "" {
+		v.Waiting = "the agent has not answered yet"
+	}
+	return v
 }
 
 // waiting is why nothing new is decided in the job, empty without one.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -159,5 +160,35 @@ func TestCloseWhileAThreadJoins(t *testing.T) {
 	t.Logf("the join came to: %v", <-joined) // before the end, or with its error
 	if n := j.live.Load(); n != 0 {
 		t.Errorf("%d parts", n)
+	}
+}
+
+// A loader can be asked for its view at any time, also where no view comes: the answer says so, and
+// neither waits nor joins.
+func TestViewBeforeTheFirst(t *testing.T) {
+	s, handle, j, d := first(t, "async")
+	close(j.hold)
+	d.silent.Store(true)
+	view := func() (v viewAbout) {
+		t.Helper()
+		text, err := s.Ask(t.Context(), handle, "view", []byte("null"))
+		if err := errors.Join(err, json.Unmarshal(text, &v)); err != nil {
+			t.Fatal(err)
+		}
+		if v.Number != -1 || v.Rank != -1 || v.World != 0 {
+			t.Errorf("%+v", v)
+		}
+		return v
+	}
+	if v := view(); !strings.Contains(v.Waiting, "has not asked") || j.begun.Load() != 0 {
+		t.Errorf("%+v, %d joins", v, j.begun.Load())
+	}
+	text, err := s.Ask(t.Context(), handle, "join", []byte("10"))
+	var said joining
+	if err := errors.Join(err, json.Unmarshal(text, &said)); err != nil || said.Joined || said.Entered {
+		t.Errorf("%s, %v", text, err)
+	}
+	if v := view(); !strings.Contains(v.Waiting, "has not answered") || j.begun.Load() != 1 {
+		t.Errorf("%+v, %d joins", v, j.begun.Load())
 	}
 }

@@ -118,15 +118,6 @@ func (s *seat) taken() Part {
 	return s.mu.part
 }
 
-// viewAbout is where a rank is.
-type viewAbout struct {
-	Number  uint64 `json:"number"`
-	Rank    int    `json:"rank"`
-	World   int    `json:"world"`
-	Halted  bool   `json:"halted"`
-	Waiting string `json:"waiting"`
-}
-
 // flushed is what a flush came to.
 type flushed struct {
 	Void    [][3]int64 `json:"void"`    // epoch, start and stop of parts that do not count
@@ -166,18 +157,11 @@ func (o *loaderObject) answerSeat(ctx context.Context, method string, argument [
 	part := o.seat.taken()
 	switch method {
 	case "join":
-		var wait int64
-		if err := Parse(argument, &wait); err != nil {
-			return nil, true, err
-		}
-		about, err := o.join(ctx, time.Duration(wait)*time.Millisecond)
+		about, err := o.answerJoin(ctx, argument, (*seat).take)
 		return about, true, err
 	case "enter":
-		if o.seat == nil {
-			return nil, true, nd.Errorf(nd.ErrConfig, "enter: the loader is in no job whose ranks come and go")
-		}
-		err = o.seat.enter(ctx, ctx, o)
-		return o.about(), true, err
+		about, err := o.answerJoin(ctx, argument, (*seat).enter)
+		return about, true, err
 	case "commit":
 		var b struct{ Epoch, Step int64 }
 		if err := Parse(argument, &b); err != nil {
@@ -193,13 +177,17 @@ func (o *loaderObject) answerSeat(ctx context.Context, method string, argument [
 		f, err := o.flush(ctx, time.Duration(wait)*time.Millisecond)
 		return f, true, err
 	}
-	if part == nil {
+	switch {
+	case o.seat == nil:
+		return nil, false, nil
+	case method == "view":
+		return o.seat.view(), true, nil
+	case part == nil && method == "closed":
+		return nil, true, nil
+	case part == nil:
 		return nil, false, nil
 	}
 	switch method {
-	case "view":
-		place, halted := part.Newest()
-		return viewAbout{place.View, place.Rank, place.World, halted, part.Waiting()}, true, nil
 	case "closed":
 		if c, ok := part.Closed(); ok {
 			return c, true, nil

@@ -21,11 +21,15 @@ import (
 type desk struct {
 	detached chan struct{}
 	refuse   atomic.Bool
+	silent   atomic.Bool // no view comes
 }
 
 func (d *desk) Attach(s *agentapi.Seat, a agentapi.Attach) error {
 	if d.refuse.Load() {
 		return nd.Errorf(nd.ErrConfig, "the agent refuses on purpose")
+	}
+	if d.silent.Load() {
+		return nil
 	}
 	s.State(agentapi.JobState{View: 1, World: 1, Horizon: a.N, Lane: []agentapi.Span{{Stop: a.N}}})
 	return nil

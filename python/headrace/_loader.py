@@ -33,18 +33,26 @@ _LONG_S = 3600.0  # one request to the engine waits no longer
 
 
 class View(NamedTuple):
-    """Where a rank is in a job whose ranks come and go."""
+    """Where a rank is in a job whose ranks come and go.
+
+    number
+        Of the view: it grows with every change of the ranks; -1 before the first one.
+    rank
+        Of this process in the view; -1 if it is not in it, or not yet.
+    world
+        Number of ranks.
+    halted
+        A rank was lost, and `Loader.redo` has not said where to go on (mode "lockstep").
+    waiting
+        Why nothing new is decided now, such as a lost majority, or why this process is in no
+        view; "" if nothing is known to be wrong.
+    """
 
     number: int
-    """Of the view: it grows with every change."""
     rank: int
-    """Of this process in the view; -1 if it is not in it."""
     world: int
-    """Number of ranks."""
     halted: bool
-    """A rank was lost, and `Loader.redo` has not said where to go on."""
     waiting: str
-    """Why nothing new is decided now, such as a lost majority; "" if it is."""
 
 
 @spelled_with(Options.__annotations__)
@@ -396,8 +404,12 @@ class Loader(Engine):
 
     @property
     def view(self) -> View | None:
-        """The newest view, and this process's rank in it; None in no job whose ranks come and go."""
-        self._join()
+        """The newest view, and this process's rank in it; None in no job whose ranks come and go.
+
+        It never waits, and does not join: before this process is in a view, `rank` is -1 and
+        `waiting` says why. The first batch joins, and so does `enter`, for who needs its rank
+        before that.
+        """
         return self._view() if self._about["job"] else None
 
     def enter(self) -> View:
@@ -405,10 +417,14 @@ class Loader(Engine):
 
         Waits while the job is halted, for a `redo` of any rank. `rank`, `world_size` and
         `batch_size` may be others then, the global batches are the same; `state_dict` says
-        where the rank is. The model must be what it was before that step.
+        where the rank is. The model must be what it was before that step. Before the first
+        batch it joins the job. Raises JobWaiting after `job_timeout`.
         """
         self._join()
-        self._about = self._ask("enter")
+        began = time.monotonic()
+        while not (about := self._ask("enter", 1000))["entered"]:  # milliseconds
+            self._tell_waiting(about["waits"], time.monotonic() - began)
+        self._about = about
         self._end_is_due = self._begun = False
         return self._view()
 
@@ -452,7 +468,6 @@ class Loader(Engine):
         They cover the positions of all ranks, those that were lost too, and are what
         `expected` says. None before the end of an epoch. The digest is of mode async alone.
         """
-        self._join()
         return self._ask("closed") if self._about["job"] else None
 
     def _join(self) -> None:
