@@ -259,3 +259,29 @@ func (s *seat) waiting() string {
 	}
 	return ""
 }
+
+// note notes what came of asking the job for a step, or for positions. A loader asks again while
+// its caller waits for a batch; what it waits for else, such as storage, is not the job's.
+func (s *seat) note(err error) error {
+	switch {
+	case err == nil:
+		if s.since.Load() != nil {
+			s.since.Store(nil)
+		}
+	case waits(err):
+		now := time.Now()
+		s.since.CompareAndSwap(nil, &now)
+	}
+	return err
+}
+
+// waited is for how long the loader has asked the job for what does not come.
+func (s *seat) waited() time.Duration {
+	if s == nil {
+		return 0
+	}
+	if since := s.since.Load(); since != nil {
+		return time.Since(*since)
+	}
+	return 0
+}

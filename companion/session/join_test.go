@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"path/filepath"
@@ -190,5 +191,27 @@ func TestViewBeforeTheFirst(t *testing.T) {
 	}
 	if v := view(); !strings.Contains(v.Waiting, "has not answered") || j.begun.Load() != 1 {
 		t.Errorf("%+v, %d joins", v, j.begun.Load())
+	}
+}
+
+// A loader waits for its job from when it was first told to ask again until it gets something, whoever
+// asks. That is what a client's timeout counts, and not a wait for storage.
+func TestWaitForTheJob(t *testing.T) {
+	s := &seat{}
+	if s.waited() != 0 {
+		t.Error("it waits before it has asked")
+	}
+	again := &agentapi.WaitError{What: "a step is not leased", Err: context.DeadlineExceeded}
+	if err := s.note(again); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	since := s.since.Load()
+	_ = s.note(again)
+	_ = s.note(context.Canceled) // the caller goes, the job is what it was
+	if s.since.Load() != since || s.waited() <= 0 {
+		t.Errorf("waits for %v", s.waited())
+	}
+	if n := testing.AllocsPerRun(100, func() { _ = s.note(nil) }); n != 0 || s.waited() != 0 {
+		t.Errorf("%v allocations for a step, and then %v", n, s.waited())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headrace/headrace/agentapi"
@@ -44,7 +45,8 @@ type Join func(client *agentapi.Client, a agentapi.Attach, local int) (Part, err
 type seat struct {
 	join  Join
 	async bool
-	turn  chan struct{} // holds one while somebody joins or enters
+	turn  chan struct{}             // holds one while somebody joins or enters
+	since atomic.Pointer[time.Time] // when the loader was first told to ask the job again; nil: it has what it asked for
 	mu    struct {
 		sync.Mutex
 		client  *agentapi.Client // it and the part are set in the turn alone
@@ -232,10 +234,11 @@ var (
 )
 
 func (s *seat) Lease(ctx context.Context, epoch, step int64) error {
-	if part := s.taken(); part != nil {
-		return part.Lease(ctx, epoch, step)
+	part := s.taken()
+	if part == nil {
+		return errNotJoined
 	}
-	return errNotJoined
+	return s.note(part.Lease(ctx, epoch, step))
 }
 
 func (s *seat) Delivered(epoch, step int64) {
@@ -245,17 +248,24 @@ func (s *seat) Delivered(epoch, step int64) {
 }
 
 func (s *seat) Take(ctx context.Context, n int64) (int64, nd.Span, error) {
-	if part := s.taken(); part != nil {
-		return part.Take(ctx, n)
+	part := s.taken()
+	if part == nil {
+		return 0, nd.Span{}, errNotJoined
 	}
-	return 0, nd.Span{}, errNotJoined
+	epoch, positions, err := part.Take(ctx, n)
+	return epoch, positions, s.note(err)
 }
 
 func (s *seat) TryTake(n int64) (int64, nd.Span, bool) {
-	if part := s.taken(); part != nil {
-		return part.TryTake(n)
+	part := s.taken()
+	if part == nil {
+		return 0, nd.Span{}, false
 	}
-	return 0, nd.Span{}, false
+	epoch, positions, ok := part.TryTake(n)
+	if ok {
+		_ = s.note(nil)
+	}
+	return epoch, positions, ok
 }
 
 func (s *seat) Holds(epoch int64, positions nd.Span) bool {

@@ -127,9 +127,12 @@ class Loader(Engine):
         Seconds that `next` waits while every slot is a batch that is still held,
         None for ever. Slow storage is waited for in any case.
     job_timeout
-        Seconds that `next` waits while the job can decide nothing (no majority of the
-        agents, ranks that are expected, a redo); JobWaiting has the reason then. None for
-        ever, or until the agent gives up. After a few seconds the reason is logged.
+        Seconds that `next` and `enter` wait for the job while it gives this rank nothing to
+        deliver: no majority of the agents, ranks that are expected, a redo, or another rank
+        that has not committed what it has. JobWaiting has the reason then, if the job gives
+        one. Slow storage does not count. None waits for ever, or until the agent gives up.
+        After a few seconds the reason is logged. In mode async choose more than the slowest
+        rank takes for what it has in hand: at the end of an epoch the others wait for it.
     options
         axes, pad, scale, on_error, lookahead, slots, host_bytes and so on: see Config.
 
@@ -284,7 +287,7 @@ class Loader(Engine):
             while (status := self._library.next(self._open_handle(), room, STEP_MS)) == AGAIN:
                 stats = self.stats()
                 starvation.check(stats["batches_held"])
-                self._tell_waiting(stats["waiting"], time.monotonic() - began)
+                self._tell_waiting(stats["waiting"], min(stats["waiting_s"], time.monotonic() - began))
         except ViewChanged as e:
             self._describe(e)
             raise
@@ -298,11 +301,11 @@ class Loader(Engine):
         return batch
 
     def _tell_waiting(self, why: str, seconds: float) -> None:
-        """Logs why the job waits, once for each reason; raises it after the caller's timeout."""
-        if not why:
+        """Logs why the job waits, once for each reason; raises after the caller's timeout, also where no reason is known."""
+        if self._job_timeout is not None and seconds >= self._job_timeout:
+            raise JobWaiting(f"nothing came for {self._job_timeout:g} s; {why or 'the job gives no reason'}")
+        if not why or not seconds:
             self._told = ""
-        elif self._job_timeout is not None and seconds >= self._job_timeout:
-            raise JobWaiting(f"no batch within {self._job_timeout} s: {why}")
         elif seconds >= _TELL_S and why != self._told:
             self._told = why
             _log.warning("rank %d waits for its job: %s", self.rank, why)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -342,6 +344,35 @@ def test_a_job_that_waits_says_why(
             loader.enter()
         assert loader.coverage() is None
     assert "waits for its job: 1 ranks are there" in caplog.text
+
+
+def test_a_job_that_stands_still_ends_the_wait(nodes: Nodes, crops: hr.Crops, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank holds what it has and does nothing: the other one does the rest, and hears that nothing comes."""
+    for name, value in nodes(2)[0].items():
+        monkeypatch.setenv(name, value)
+    loaders = [
+        hr.Loader(crops, batch_size=10, mode="async", commit="manual", rank=i, world_size=4, local_rank=i, job_timeout=20.0)
+        for i in range(2)
+    ]
+    with contextlib.ExitStack() as stack:
+        for loader in loaders:
+            stack.callback(loader.close)
+        held: list[hr.Batch] = []
+        hangs = threading.Thread(target=lambda: held.append(next(loaders[1])))
+        hangs.start()
+        batch = next(loaders[0])  # both are there
+        hangs.join(timeout=60)
+        loaders[0]._job_timeout = 1.0
+        done = 0
+        with pytest.raises(hr.JobWaiting, match="nothing came for 1 s; "):
+            while True:
+                assert loaders[0].commit(batch)
+                done += len(batch.ids)
+                began = time.monotonic()
+                batch = next(loaders[0])
+        assert 1 <= time.monotonic() - began < 10
+        assert 200 <= done < 400 and loaders[0].stats()["waiting_s"] >= 1
+        assert loaders[1].commit(held[0])
 
 
 def test_an_engine_beside_the_trainer_joins_for_it(
