@@ -172,7 +172,7 @@ func (o *loaderObject) answer(ctx context.Context, method string, argument []byt
 	}
 	switch method {
 	case "stats":
-		out := loaderStats{stats: statsOf(o.where, o.l.Stats(), o.held()), Waiting: o.seat.waiting()}
+		out := loaderStats{stats: statsOf(o.where, o.l.Stats(), o.held()), Waiting: o.seat.waiting(), WaitingS: o.seat.waited().Seconds()}
 		if here, ok := o.l.Locality(); ok {
 			out.LaneLocality = new(here.Share())
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headrace/headrace/agentapi"
@@ -44,11 +45,16 @@ type Join func(client *agentapi.Client, a agentapi.Attach, local int) (Part, err
 type seat struct {
 	join  Join
 	async bool
+	turn  chan struct{}             // holds one while somebody joins or enters
+	since atomic.Pointer[time.Time] // when the loader was first told to ask the job again; nil: it has what it asked for
 	mu    struct {
 		sync.Mutex
-		client  *agentapi.Client
+		client  *agentapi.Client // it and the part are set in the turn alone
 		part    Part
 		entered bool
+		failed  int   // joins that came to nothing
+		failure error // the last of these
+		closed  bool
 	}
 }
 
@@ -68,7 +74,7 @@ func findSeat(ctx context.Context, r *request, id rank.Identity) (*seat, error) 
 			return nil, nd.Errorf(nd.ErrIO, "whether this rank joins a job is not known: %w; unset HEADRACE_AGENT, or give coord=\"off\", if it joins none", err)
 		}
 		if client.Offers(agentapi.OfferCoord) && r.join != nil {
-			s := &seat{join: r.join, async: spec.Mode == "async"}
+			s := &seat{join: r.join, async: spec.Mode == "async", turn: make(chan struct{}, 1)}
 			s.mu.client = client
 			return s, nil
 		}
@@ -88,35 +94,6 @@ func findSeat(ctx context.Context, r *request, id rank.Identity) (*seat, error) 
 func dial(ctx context.Context, id rank.Identity) (*agentapi.Client, error) {
 	hello := agentapi.Hello{PID: os.Getpid(), RunID: id.RunID, Rank: id.Rank, World: id.World, LocalRank: id.LocalRank, Round: -1}
 	return agentapi.Dial(ctx, id.Agent, hello)
-}
-
-// connected is the connection to the agent: a new one where the agent has begun again since, and
-// the loader's numbers end.
-func (s *seat) connected(ctx context.Context, id rank.Identity) (*agentapi.Client, error) {
-	s.mu.Lock()
-	client := s.mu.client
-	s.mu.Unlock()
-	if client.Err() == nil {
-		return client, nil
-	}
-	again, err := dial(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	s.mu.client = again
-	s.mu.Unlock()
-	return again, client.Close()
-}
-
-// close ends the connection.
-func (s *seat) close() error {
-	if s == nil {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.client.Close()
 }
 
 // configure has a loader ask the seat what it may return.
@@ -141,128 +118,6 @@ func (s *seat) taken() Part {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.part
-}
-
-var errNotJoined = nd.Errorf(nd.ErrBug, "the loader has not joined its job")
-
-// take joins, with the loader's place where the job is formed now. The view is waited for until
-// patience ends.
-func (s *seat) take(ctx, patience context.Context, o *loaderObject) error {
-	if s == nil || s.joined() {
-		return nil
-	}
-	if s.taken() != nil {
-		return s.enterFirst(ctx, patience, o)
-	}
-	stream, at := o.l.Stream(), o.l.State()
-	a := agentapi.Attach{Plan: stream.PlanHash(), Mode: "lockstep", N: stream.N, Steps: stream.Steps(), Epoch: at.Epoch, Step: at.NextPosition / stream.Global}
-	if at.NextPosition >= stream.Delivered().Stop {
-		a.Step = stream.Steps()
-	}
-	if s.async {
-		a.Mode, a.Epochs, a.Ahead, a.Step = "async", o.epochs, o.l.Ahead(), 0
-	}
-	client, err := s.connected(ctx, o.id)
-	if err != nil {
-		return err
-	}
-	part, err := s.join(client, a, o.id.LocalRank)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	s.mu.part = part
-	s.mu.Unlock()
-	return s.enterFirst(ctx, patience, o)
-}
-
-// enterFirst enters the first view. A wait that is ended goes on with the next call; after
-// another error the rank is in no job.
-func (s *seat) enterFirst(ctx, patience context.Context, o *loaderObject) error {
-	err := s.enter(ctx, patience, o)
-	s.mu.Lock()
-	part := s.mu.part
-	s.mu.entered = err == nil
-	gone := err != nil && ctx.Err() == nil && !waits(err)
-	if gone {
-		s.mu.part = nil
-	}
-	s.mu.Unlock()
-	if gone {
-		part.Close()
-	}
-	return err
-}
-
-// joined reports whether the rank has been in a view.
-func (s *seat) joined() bool {
-	if s == nil {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.entered
-}
-
-// enter enters the newest view.
-func (s *seat) enter(ctx, patience context.Context, o *loaderObject) error {
-	part := s.taken()
-	if part == nil {
-		return errNotJoined
-	}
-	place, err := part.Enter(patience)
-	if err != nil || s.async {
-		return err
-	}
-	return o.l.Enter(ctx, place)
-}
-
-// leaveTime is how long a loader that is closed waits for what was committed to be decided.
-const leaveTime = 5 * time.Second
-
-// leave gives the seat up. What was committed is decided then, or it takes too long.
-func (s *seat) leave() error {
-	part := s.taken()
-	if part == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
-	defer cancel()
-	return part.Leave(ctx)
-}
-
-// waiting is why nothing new is decided in the job, empty without one.
-func (s *seat) waiting() string {
-	if part := s.taken(); part != nil {
-		return part.Waiting()
-	}
-	return ""
-}
-
-// joining is a loader that joins, and what it waits for still.
-type joining struct {
-	loaderAbout
-	Waits string `json:"waits"`
-}
-
-// join joins, for as long as one call may take.
-func (o *loaderObject) join(ctx context.Context, wait time.Duration) (joining, error) {
-	short, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	err := o.seat.take(ctx, short, o)
-	if waits(err) && ctx.Err() == nil {
-		return joining{o.is(), o.seat.waiting()}, nil
-	}
-	return joining{loaderAbout: o.is()}, err
-}
-
-// viewAbout is where a rank is.
-type viewAbout struct {
-	Number  uint64 `json:"number"`
-	Rank    int    `json:"rank"`
-	World   int    `json:"world"`
-	Halted  bool   `json:"halted"`
-	Waiting string `json:"waiting"`
 }
 
 // flushed is what a flush came to.
@@ -304,18 +159,11 @@ func (o *loaderObject) answerSeat(ctx context.Context, method string, argument [
 	part := o.seat.taken()
 	switch method {
 	case "join":
-		var wait int64
-		if err := Parse(argument, &wait); err != nil {
-			return nil, true, err
-		}
-		about, err := o.join(ctx, time.Duration(wait)*time.Millisecond)
+		about, err := o.answerJoin(ctx, argument, (*seat).take)
 		return about, true, err
 	case "enter":
-		if part == nil {
-			return nil, true, nd.Errorf(nd.ErrConfig, "enter: the loader is in no job whose ranks come and go")
-		}
-		err = o.seat.enter(ctx, ctx, o)
-		return o.about(), true, err
+		about, err := o.answerJoin(ctx, argument, (*seat).enter)
+		return about, true, err
 	case "commit":
 		var b struct{ Epoch, Step int64 }
 		if err := Parse(argument, &b); err != nil {
@@ -331,13 +179,17 @@ func (o *loaderObject) answerSeat(ctx context.Context, method string, argument [
 		f, err := o.flush(ctx, time.Duration(wait)*time.Millisecond)
 		return f, true, err
 	}
-	if part == nil {
+	switch {
+	case o.seat == nil:
+		return nil, false, nil
+	case method == "view":
+		return o.seat.view(), true, nil
+	case part == nil && method == "closed":
+		return nil, true, nil
+	case part == nil:
 		return nil, false, nil
 	}
 	switch method {
-	case "view":
-		place, halted := part.Newest()
-		return viewAbout{place.View, place.Rank, place.World, halted, part.Waiting()}, true, nil
 	case "closed":
 		if c, ok := part.Closed(); ok {
 			return c, true, nil
@@ -382,10 +234,11 @@ var (
 )
 
 func (s *seat) Lease(ctx context.Context, epoch, step int64) error {
-	if part := s.taken(); part != nil {
-		return part.Lease(ctx, epoch, step)
+	part := s.taken()
+	if part == nil {
+		return errNotJoined
 	}
-	return errNotJoined
+	return s.note(part.Lease(ctx, epoch, step))
 }
 
 func (s *seat) Delivered(epoch, step int64) {
@@ -395,17 +248,24 @@ func (s *seat) Delivered(epoch, step int64) {
 }
 
 func (s *seat) Take(ctx context.Context, n int64) (int64, nd.Span, error) {
-	if part := s.taken(); part != nil {
-		return part.Take(ctx, n)
+	part := s.taken()
+	if part == nil {
+		return 0, nd.Span{}, errNotJoined
 	}
-	return 0, nd.Span{}, errNotJoined
+	epoch, positions, err := part.Take(ctx, n)
+	return epoch, positions, s.note(err)
 }
 
 func (s *seat) TryTake(n int64) (int64, nd.Span, bool) {
-	if part := s.taken(); part != nil {
-		return part.TryTake(n)
+	part := s.taken()
+	if part == nil {
+		return 0, nd.Span{}, false
 	}
-	return 0, nd.Span{}, false
+	epoch, positions, ok := part.TryTake(n)
+	if ok {
+		_ = s.note(nil)
+	}
+	return epoch, positions, ok
 }
 
 func (s *seat) Holds(epoch int64, positions nd.Span) bool {

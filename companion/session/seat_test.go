@@ -18,9 +18,19 @@ import (
 )
 
 // desk is a coordinator whose job has one rank, with all positions.
-type desk struct{ detached chan struct{} }
+type desk struct {
+	detached chan struct{}
+	refuse   atomic.Bool
+	silent   atomic.Bool // no view comes
+}
 
 func (d *desk) Attach(s *agentapi.Seat, a agentapi.Attach) error {
+	if d.refuse.Load() {
+		return nd.Errorf(nd.ErrConfig, "the agent refuses on purpose")
+	}
+	if d.silent.Load() {
+		return nil
+	}
 	s.State(agentapi.JobState{View: 1, World: 1, Horizon: a.N, Lane: []agentapi.Span{{Stop: a.N}}})
 	return nil
 }
@@ -69,18 +79,7 @@ func TestOneConnection(t *testing.T) {
 	defer server.Close() //nolint:errcheck // of a test
 	s := New(Options{Join: join})
 	defer s.End()
-	array := writeArray(t, 0)
-	request := fmt.Sprintf(`{"open": "loader", "device": "cpu", "on_error": "raise", "reuse": "window", "decoded_bytes": 1048576, "fields": [{"name": "x", "shape": [2], "pad": "error", "pad_value": "0"}],
-		"source": {"kind": "grid", "tail": "drop", "fields": [{"name": "x", "arrays": [%q], "shape": [2]}]},
-		"loader": {"batch_size": 2, "coord": "require", "mode": "lockstep", "tail": "short"},
-		"env": {"HEADRACE_AGENT": %q}}`, array, path)
-	handle, about, err := s.Open(t.Context(), []byte(request))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(about), `"job":true`) {
-		t.Errorf("%s", about)
-	}
+	handle := openJob(t, s, path, "lockstep")
 	text, err := s.Ask(t.Context(), handle, "join", []byte("10000"))
 	var joined joining
 	if err := errors.Join(err, json.Unmarshal(text, &joined)); err != nil || !joined.Joined {
@@ -110,6 +109,23 @@ func TestOneConnection(t *testing.T) {
 	if n := counted.taken.Load(); n != 1 {
 		t.Errorf("%d connections", n)
 	}
+}
+
+// openJob opens a loader of a job in which it is the only rank.
+func openJob(t *testing.T, s *Session, path, mode string) uint64 {
+	t.Helper()
+	request := fmt.Sprintf(`{"open": "loader", "device": "cpu", "on_error": "raise", "reuse": "window", "decoded_bytes": 1048576, "fields": [{"name": "x", "shape": [2], "pad": "error", "pad_value": "0"}],
+		"source": {"kind": "grid", "tail": "drop", "fields": [{"name": "x", "arrays": [%q], "shape": [2]}]},
+		"loader": {"batch_size": 2, "coord": "require", "mode": %q, "tail": "short"},
+		"env": {"HEADRACE_AGENT": %q}}`, writeArray(t, 0), mode, path)
+	handle, about, err := s.Open(t.Context(), []byte(request))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(about), `"job":true`) {
+		t.Errorf("%s", about)
+	}
+	return handle
 }
 
 // An agent that is named and does not answer may have a job: a rank goes on beside it only

@@ -44,6 +44,7 @@ type loaderStats struct {
 	stats
 	LaneLocality *float64 `json:"lane_locality"` // share of an async rank's samples whose storage block it had read before; null: not known
 	Waiting      string   `json:"waiting"`       // why nothing new is decided in its job; empty: it is
+	WaitingS     float64  `json:"waiting_s"`     // for how long its job has given it nothing to deliver; 0: it has
 }
 
 func statsOf(where placed, s pipeline.Stats, held *atomic.Int64) stats {

@@ -135,7 +135,7 @@ class Void(HeadraceError):
 
 
 class JobWaiting(HeadraceError, TimeoutError):
-    """The job decided nothing within the timeout; the message says for what it waits. Nothing is lost: ask again."""
+    """Nothing came from the job within the timeout; the message has the reason, if it gives one. Nothing is lost: ask again."""
 
     kind = "waiting"
 

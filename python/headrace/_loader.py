@@ -33,18 +33,26 @@ _LONG_S = 3600.0  # one request to the engine waits no longer
 
 
 class View(NamedTuple):
-    """Where a rank is in a job whose ranks come and go."""
+    """Where a rank is in a job whose ranks come and go.
+
+    number
+        Of the view: it grows with every change of the ranks; -1 before the first one.
+    rank
+        Of this process in the view; -1 if it is not in it, or not yet.
+    world
+        Number of ranks.
+    halted
+        A rank was lost, and `Loader.redo` has not said where to go on (mode "lockstep").
+    waiting
+        Why nothing new is decided now, such as a lost majority, or why this process is in no
+        view; "" if nothing is known to be wrong.
+    """
 
     number: int
-    """Of the view: it grows with every change."""
     rank: int
-    """Of this process in the view; -1 if it is not in it."""
     world: int
-    """Number of ranks."""
     halted: bool
-    """A rank was lost, and `Loader.redo` has not said where to go on."""
     waiting: str
-    """Why nothing new is decided now, such as a lost majority; "" if it is."""
 
 
 @spelled_with(Options.__annotations__)
@@ -119,9 +127,12 @@ class Loader(Engine):
         Seconds that `next` waits while every slot is a batch that is still held,
         None for ever. Slow storage is waited for in any case.
     job_timeout
-        Seconds that `next` waits while the job can decide nothing (no majority of the
-        agents, ranks that are expected, a redo); JobWaiting has the reason then. None for
-        ever, or until the agent gives up. After a few seconds the reason is logged.
+        Seconds that `next` and `enter` wait for the job while it gives this rank nothing to
+        deliver: no majority of the agents, ranks that are expected, a redo, or another rank
+        that has not committed what it has. JobWaiting has the reason then, if the job gives
+        one. Slow storage does not count. None waits for ever, or until the agent gives up.
+        After a few seconds the reason is logged. In mode async choose more than the slowest
+        rank takes for what it has in hand: at the end of an epoch the others wait for it.
     options
         axes, pad, scale, on_error, lookahead, slots, host_bytes and so on: see Config.
 
@@ -276,7 +287,7 @@ class Loader(Engine):
             while (status := self._library.next(self._open_handle(), room, STEP_MS)) == AGAIN:
                 stats = self.stats()
                 starvation.check(stats["batches_held"])
-                self._tell_waiting(stats["waiting"], time.monotonic() - began)
+                self._tell_waiting(stats["waiting"], min(stats["waiting_s"], time.monotonic() - began))
         except ViewChanged as e:
             self._describe(e)
             raise
@@ -290,11 +301,11 @@ class Loader(Engine):
         return batch
 
     def _tell_waiting(self, why: str, seconds: float) -> None:
-        """Logs why the job waits, once for each reason; raises it after the caller's timeout."""
-        if not why:
+        """Logs why the job waits, once for each reason; raises after the caller's timeout, also where no reason is known."""
+        if self._job_timeout is not None and seconds >= self._job_timeout:
+            raise JobWaiting(f"nothing came for {self._job_timeout:g} s; {why or 'the job gives no reason'}")
+        if not why or not seconds:
             self._told = ""
-        elif self._job_timeout is not None and seconds >= self._job_timeout:
-            raise JobWaiting(f"no batch within {self._job_timeout} s: {why}")
         elif seconds >= _TELL_S and why != self._told:
             self._told = why
             _log.warning("rank %d waits for its job: %s", self.rank, why)
@@ -396,8 +407,12 @@ class Loader(Engine):
 
     @property
     def view(self) -> View | None:
-        """The newest view, and this process's rank in it; None in no job whose ranks come and go."""
-        self._join()
+        """The newest view, and this process's rank in it; None in no job whose ranks come and go.
+
+        It never waits, and does not join: before this process is in a view, `rank` is -1 and
+        `waiting` says why. The first batch joins, and so does `enter`, for who needs its rank
+        before that.
+        """
         return self._view() if self._about["job"] else None
 
     def enter(self) -> View:
@@ -405,10 +420,14 @@ class Loader(Engine):
 
         Waits while the job is halted, for a `redo` of any rank. `rank`, `world_size` and
         `batch_size` may be others then, the global batches are the same; `state_dict` says
-        where the rank is. The model must be what it was before that step.
+        where the rank is. The model must be what it was before that step. Before the first
+        batch it joins the job. Raises JobWaiting after `job_timeout`.
         """
         self._join()
-        self._about = self._ask("enter")
+        began = time.monotonic()
+        while not (about := self._ask("enter", 1000))["entered"]:  # milliseconds
+            self._tell_waiting(about["waits"], time.monotonic() - began)
+        self._about = about
         self._end_is_due = self._begun = False
         return self._view()
 
@@ -452,7 +471,6 @@ class Loader(Engine):
         They cover the positions of all ranks, those that were lost too, and are what
         `expected` says. None before the end of an epoch. The digest is of mode async alone.
         """
-        self._join()
         return self._ask("closed") if self._about["job"] else None
 
     def _join(self) -> None:
@@ -460,8 +478,10 @@ class Loader(Engine):
         self._open_handle()
         began = time.monotonic()
         while self._about["job"] and not self._about["joined"]:
-            self._about = self._ask("join", 1000)  # milliseconds
-            self._tell_waiting(self._about["waits"], time.monotonic() - began)
+            about = self._ask("join", 1000)  # milliseconds
+            if not self._about["joined"]:  # else another thread is further
+                self._about = about
+            self._tell_waiting(about["waits"], time.monotonic() - began)
 
     def _view(self) -> View:
         return View(**self._ask("view"))

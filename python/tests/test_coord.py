@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -275,6 +277,33 @@ def test_what_cannot_be(crops: hr.Crops, monkeypatch: pytest.MonkeyPatch, nodes:
         hr.Loader(crops, batch_size=2, mode="async", replicas=2)
 
 
+@pytest.mark.parametrize("mode", ["lockstep", "async"])
+def test_threads_join_once(nodes: Nodes, crops: hr.Crops, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """A loader is used for the first time by several threads at once, such as a monitor beside the loop."""
+    for name, value in nodes(1)[0].items():
+        monkeypatch.setenv(name, value)
+    for _ in range(3):
+        with hr.Loader(crops, batch_size=5, mode=mode, epochs=0) as loader:
+            seen: list[Any] = []
+            together = threading.Barrier(4)
+
+            def use(what: Callable[[], Any], together: threading.Barrier = together, seen: list[Any] = seen) -> None:
+                together.wait()
+                try:
+                    seen.append(what())
+                except hr.HeadraceError as e:
+                    seen.append(e)
+
+            uses: list[Callable[[], Any]] = [loader.__next__, loader.__iter__, lambda: loader.view, loader.stats]
+            threads = [threading.Thread(target=use, args=(what,)) for what in uses]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join(timeout=60)
+            assert {type(x) for x in seen} == {hr.Batch, hr.Loader, hr.View, dict}
+            seen.clear()
+
+
 def test_what_is_committed_counts(nodes: Nodes, crops: hr.Crops, monkeypatch: pytest.MonkeyPatch) -> None:
     """After commit(wait=True) the coordinator has it; what waits for a batch before it is named."""
     for name, value in nodes(1)[0].items():
@@ -304,10 +333,45 @@ def test_a_job_that_waits_says_why(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys.modules["headrace._loader"], "_TELL_S", 0.5)
     with hr.Loader(crops, batch_size=50, mode="async", job_timeout=3.0) as loader:
+        view = loader.view  # does not wait, and does not join
+        assert view is not None and view[:4] == (-1, -1, 0, False) and "has not asked to join" in view.waiting
         for _ in range(2):  # nothing is lost: it can be asked again
             with pytest.raises(hr.JobWaiting, match="1 ranks are there, and more are expected"):
                 next(loader)
+        view = loader.view
+        assert view is not None and view.rank == -1 and "more are expected" in view.waiting
+        with pytest.raises(hr.JobWaiting, match="more are expected"):
+            loader.enter()
+        assert loader.coverage() is None
     assert "waits for its job: 1 ranks are there" in caplog.text
+
+
+def test_a_job_that_stands_still_ends_the_wait(nodes: Nodes, crops: hr.Crops, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank holds what it has and does nothing: the other one does the rest, and hears that nothing comes."""
+    for name, value in nodes(2)[0].items():
+        monkeypatch.setenv(name, value)
+    loaders = [
+        hr.Loader(crops, batch_size=10, mode="async", commit="manual", rank=i, world_size=4, local_rank=i, job_timeout=t)
+        for i, t in enumerate((4.0, 60.0))
+    ]
+    with contextlib.ExitStack() as stack:
+        for loader in loaders:
+            stack.callback(loader.close)
+        held: list[hr.Batch] = []
+        hangs = threading.Thread(target=lambda: held.append(next(loaders[1])))
+        hangs.start()
+        batch = next(loaders[0])  # both are there
+        hangs.join(timeout=60)
+        done, began = 0, 0.0
+        with pytest.raises(hr.JobWaiting, match="nothing came for 4 s; "):
+            while True:
+                assert loaders[0].commit(batch)
+                done += len(batch.ids)
+                began = time.monotonic()
+                batch = next(loaders[0])
+        assert 4 <= time.monotonic() - began < 10
+        assert 200 <= done < 400 and loaders[0].stats()["waiting_s"] >= 4
+        assert loaders[1].commit(held[0])
 
 
 def test_an_engine_beside_the_trainer_joins_for_it(
