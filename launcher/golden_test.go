@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/headrace/headrace/internal/testport"
 )
 
 // golden is testdata/cases.json: what the real torchrun did (its "about" explains
@@ -207,17 +208,11 @@ func newFolders(t *testing.T) *folders {
 	return f
 }
 
-// freePort is one that nobody has at this moment. The cases' own fixed ports may be
-// in use here; which one it is makes no difference to the rest.
+// freePort is one that the test has for itself. The cases' own fixed ports may be in use here;
+// which one it is makes no difference to the rest.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close() //nolint:errcheck // it was never used
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	return strconv.Itoa(testport.Free(t))
 }
 
 var fixedPort = regexp.MustCompile(`^29\d\d\d$`)

@@ -81,7 +81,9 @@ func (s *Spec) apply(g given, m counter, lookup Lookup) (err error) {
 		return err
 	}
 	if g.name == keyFlag[2:] {
-		s.keyName = g.from
+		if s.keyName = keyFlag; g.from == keyVariable {
+			s.keyName = keyVariable
+		}
 	}
 	return g.set(s, g.value)
 }

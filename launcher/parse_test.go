@@ -55,7 +55,7 @@ func TestFlags(t *testing.T) {
 			"master-addr": "h", "master-port": "7", "local-addr": "h", "max-restarts": "2", "monitor-interval": "2", "shutdown-timeout": "1.5", "signals-to-handle": "SIGUSR1",
 			"exit-timeout": "4", "start-method": "fork", "event-log-handler": "x", "role": "x", "numa-binding": "node", "metrics-port": "0", "log-dir": "x",
 			"redirects": "3", "tee": "0:1", "local-ranks-filter": "0", "duplicate-stdout-filters": "a,b", "duplicate-stderr-filters": "a", "log-line-prefix-template": "x",
-			"live-contact": "localhost:1", "live-port": "7", "live-timeout": "3", "live-profile": "fast",
+			"live-contact": "localhost:1", "live-port": "7", "live-timeout": "3", "live-profile": "fast", "key-file": "k",
 		}[o.name]
 		if (value == "") != (o.value == "") {
 			t.Fatalf("the test has no value for --%s", o.name)
@@ -95,11 +95,12 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// describeSpec leaves out what is random.
+// describeSpec leaves out what is random, and where the key was named.
 func describeSpec(s Spec) string {
 	if s.Standalone {
 		s.RunID = "uuid"
 	}
+	s.keyName = ""
 	return fmt.Sprintf("%+v", s)
 }
 

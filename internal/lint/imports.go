@@ -69,6 +69,7 @@ var folders = map[string]row{
 	"internal/probe":      {ours: []string{"nd", "zarr", "codec", "store", "sampler", "pipeline", "cuda", "cuda/decode", "cuda/kernels"}, others: []string{"github.com/klauspost/compress", "golang.org/x/sys"}, why: "a probe reads chunks as they lie and decodes them by themselves; of the engine it knows how an array is opened"},
 	"internal/jsonframe":  {ours: []string{"nd"}, why: "the form of messages, not what they say"},
 	"internal/sealed":     {ours: []string{"nd"}, why: "bytes between two that know a key, not what they say"},
+	"internal/testport":   {why: "a port is a number; tests of several packages need one"},
 	"internal/atomicfile": {ours: []string{"nd"}, others: []string{"golang.org/x/sys"}, why: "a file that is whole or absent"},
 	"tests/decoders":      {ours: []string{"cuda/kernels"}, others: []string{"github.com/klauspost/compress", "github.com/pierrec/lz4"}, why: "what the decoders are tried on is written by encoders of others"},
 	"internal/lint":       {why: "lint reads source and needs nothing of the engine"},

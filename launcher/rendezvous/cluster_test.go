@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headrace/headrace/internal/testport"
 	"github.com/headrace/headrace/nd"
 )
 
@@ -23,7 +24,7 @@ import (
 // reaches all at once and restarts them by the job's budget, the next one stops them.
 func TestSixtyFourNodes(t *testing.T) {
 	const n = 64
-	port := freePort(t)
+	port := testport.Free(t)
 	var configs []Config
 	for rank := range n {
 		c := job(port, n, rank)
@@ -72,7 +73,7 @@ func TestSixtyFourNodes(t *testing.T) {
 }
 
 func TestSignalStopsAllNodes(t *testing.T) {
-	port := freePort(t)
+	port := testport.Free(t)
 	groups := join(t, job(port, 3, 0), job(port, 3, 1), job(port, 3, 2))
 	next(t, groups...)
 	report(t, groups[1], Outcome{Kind: Signalled, Signal: 15})
@@ -84,7 +85,7 @@ func TestSignalStopsAllNodes(t *testing.T) {
 }
 
 func TestRelay(t *testing.T) {
-	port := freePort(t)
+	port := testport.Free(t)
 	groups := join(t, job(port, 3, 0), job(port, 3, 1), job(port, 3, 2))
 	if err := groups[1].Relay(t.Context(), 0, "plan", nil); !errors.Is(err, nd.ErrClosed) {
 		t.Errorf("a document before the round: %v", err)
@@ -114,7 +115,7 @@ func TestRelay(t *testing.T) {
 // is lost, and no link is.
 func TestRelayBurst(t *testing.T) {
 	const senders, each = 3, 3000
-	port := freePort(t)
+	port := testport.Free(t)
 	groups := join(t, job(port, 4, 0), job(port, 4, 1), job(port, 4, 2), job(port, 4, 3))
 	next(t, groups...)
 	var all sync.WaitGroup
@@ -141,7 +142,7 @@ func TestRelayBurst(t *testing.T) {
 // A node that ends without a word is noticed at once, since the kernel says so. Its
 // job ends for the others, unless it is elastic and has a restart left.
 func TestNodeEnds(t *testing.T) {
-	port := freePort(t)
+	port := testport.Free(t)
 	groups := join(t, job(port, 3, 0), job(port, 3, 1), job(port, 3, 2))
 	next(t, groups...)
 	began := time.Now()
@@ -162,7 +163,7 @@ func TestNodeEnds(t *testing.T) {
 // The end of the coordinator's node is the end of the job, in order or not.
 func TestCoordinatorEnds(t *testing.T) {
 	for _, static := range []bool{true, false} {
-		port := freePort(t)
+		port := testport.Free(t)
 		configs := []Config{job(port, 2, 0), job(port, 2, 1)}
 		if !static {
 			configs = []Config{elastic(port, 1, 2, 0), elastic(port, 1, 2, 1)}
@@ -190,7 +191,7 @@ func TestCoordinatorEnds(t *testing.T) {
 
 // Beyond MAX a node stands by, and ends without an error when the job does.
 func TestSpare(t *testing.T) {
-	port := freePort(t)
+	port := testport.Free(t)
 	groups := join(t, elastic(port, 1, 2, 0), elastic(port, 1, 2, 1))
 	next(t, groups...)
 	spare := join(t, elastic(port, 1, 2, 2))[0]
@@ -212,7 +213,7 @@ func TestSpare(t *testing.T) {
 
 // Next can be given up and asked again: the round is not lost.
 func TestNextIsCancelled(t *testing.T) {
-	port := freePort(t)
+	port := testport.Free(t)
 	groups := join(t, job(port, 2, 0), job(port, 2, 1))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -252,7 +253,7 @@ func TestCloseEndsEveryNext(t *testing.T) {
 
 // Two jobs on one host, one after the other and at the same time, never meet.
 func TestTwoJobs(t *testing.T) {
-	a, b := freePort(t), freePort(t)
+	a, b := testport.Free(t), testport.Free(t)
 	other := func(c Config) Config { c.RunID = "other"; return c }
 	groups := join(t, job(a, 2, 0), other(job(b, 2, 0)), other(job(b, 2, 1)), job(a, 2, 1))
 	for i, r := range next(t, groups...) {
@@ -356,7 +357,7 @@ func TestChildNode(t *testing.T) {
 
 // Real processes: one is killed, the others go on without it.
 func TestProcesses(t *testing.T) {
-	port := freePort(t)
+	port := testport.Free(t)
 	var children []*child
 	for rank := range 3 {
 		children = append(children, startChild(t, port, rank))

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/headrace/headrace/internal/jsonframe"
@@ -170,7 +171,7 @@ func explain(err error, host, address string) string {
 		return address + " is " + errorText(err)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return "no answer from " + address
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE): // whose texts are others each time
 		return "what listens at " + address + " hung up"
 	case isRefused(err):
 		return "nobody listens at " + address

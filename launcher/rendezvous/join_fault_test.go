@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headrace/headrace/internal/testport"
 	"github.com/headrace/headrace/nd"
 )
 
@@ -406,7 +407,7 @@ func TestCloseBesideProbe(t *testing.T) {
 
 // Bytes that are no handshake neither harm the job nor keep it busy.
 func TestNoise(t *testing.T) {
-	port := freePort(t)
+	port := testport.Free(t)
 	first := join(t, elastic(port, 2, 2, 0))
 	for _, noise := range []string{"", "GET / HTTP/1.1\r\n\r\n", "\x00\x00\x00\x02{}", "\xff\xff\xff\xff", "\x00\x00\x00\x05null\n"} {
 		conn, err := net.Dial("tcp", first[0].(*group).address)

@@ -11,23 +11,12 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/headrace/headrace/internal/testport"
 )
 
 // A test binary in which a goroutine of a group is left fails.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// freePort is a port of the loopback that nobody has, as far as can be told.
-func freePort(t *testing.T) int {
-	t.Helper()
-	p, err := HoldPort(AnyPort)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return p.Number
-}
 
 // job is the configuration of a node of a static job on this host.
 func job(port, nodes, rank int) Config {
@@ -116,7 +105,7 @@ func wantEvent(t *testing.T, g Group, kind EventKind) Event {
 }
 
 func TestStaticJob(t *testing.T) {
-	port := freePort(t)
+	port := testport.Free(t)
 	groups := join(t, job(port, 3, 2), job(port, 3, 0), job(port, 3, 1))
 	for i, r := range next(t, groups...) {
 		rank := []int{2, 0, 1}[i]
@@ -133,7 +122,7 @@ func TestStaticJob(t *testing.T) {
 }
 
 func TestElasticJob(t *testing.T) {
-	port := freePort(t)
+	port := testport.Free(t)
 	groups := join(t, elastic(port, 1, 3, 0), elastic(port, 1, 3, 1))
 	rounds := next(t, groups...)
 	if a, b := rounds[0], rounds[1]; len(a.Nodes) != 2 || a.Rank+b.Rank != 1 || a.MasterPort != b.MasterPort || a.MasterPort == port || a.MasterAddr != "127.0.0.1" {
