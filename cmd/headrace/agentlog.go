@@ -67,5 +67,5 @@ func (l *agentLog) print(e agent.Event) {
 		_ = json.NewEncoder(l.app.stdout).Encode(map[string]string{"time": e.Time.UTC().Format(time.RFC3339Nano), "event": e.Kind, "text": e.Text})
 		return
 	}
-	_, _ = fmt.Fprintf(l.app.stderr, "headrace: %s %s\n", e.Kind, e.Text)
+	_, _ = fmt.Fprintf(l.app.stderr, "headrace: %s %s: %s\n", e.Time.Local().Format(time.TimeOnly), e.Kind, e.Text)
 }
