@@ -305,9 +305,9 @@ def test_a_job_that_waits_says_why(
     monkeypatch.setattr(sys.modules["headrace._loader"], "_TELL_S", 0.5)
     with hr.Loader(crops, batch_size=50, mode="async", job_timeout=3.0) as loader:
         for _ in range(2):  # nothing is lost: it can be asked again
-            with pytest.raises(hr.JobWaiting, match="1 ranks are there, and more are expected"):
+            with pytest.raises(hr.JobWaiting, match="1 rank is there, and more are expected"):
                 next(loader)
-    assert "waits for its job: 1 ranks are there" in caplog.text
+    assert "waits for its job: 1 rank is there" in caplog.text
 
 
 def test_an_engine_beside_the_trainer_joins_for_it(
