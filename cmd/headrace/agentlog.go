@@ -34,5 +34,5 @@ func (l *agentLog) line(e agent.Event) line {
 		text, _ := json.Marshal(map[string]string{"time": e.Time.UTC().Format(time.RFC3339Nano), "event": e.Kind, "text": e.Text}) // of texts
 		return line{l.app.stdout, append(text, '\n')}
 	}
-	return line{l.app.stderr, fmt.Appendf(nil, "headrace: %s %s\n", e.Kind, e.Text)}
+	return line{l.app.stderr, fmt.Appendf(nil, "headrace: %s %s: %s\n", e.Time.Local().Format(time.TimeOnly), e.Kind, e.Text)}
 }

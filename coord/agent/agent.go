@@ -525,7 +525,7 @@ func (a *Agent) note(e group.Event) {
 	case group.Viewed:
 		a.watch.installs(a.now(), e.View)
 		a.viewed(e.View)
-		a.event("view", fmt.Sprintf("view %d: %d nodes, %d ranks", e.View.Number, len(e.View.Members), e.View.World()))
+		a.event("view", fmt.Sprintf("view %d: %s, %s", e.View.Number, many(len(e.View.Members), "node"), many(e.View.World(), "rank")))
 	case group.Decided:
 		a.decided(e)
 	case group.Applied:
@@ -548,10 +548,18 @@ func (a *Agent) note(e group.Event) {
 		}
 	case group.Led:
 		a.watch.elections++
-		a.event(e.Kind.String(), e.Reason)
+		a.event(e.Kind.String(), cmp.Or(e.Reason, "this agent decides what comes next, with a majority of the voters"))
 	default:
 		a.event(e.Kind.String(), e.Reason)
 	}
+}
+
+// many is a number of things, in words.
+func many(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprint(n, " ", what)
 }
 
 var errNoJob = errors.New("the agent has no part in a job")

@@ -16,6 +16,8 @@ const (
 	sampleEvery = time.Second
 	// smooth is over how long rates are averaged: commits and reports come in lumps.
 	smooth = 5 * time.Second
+	// leastRate is the slowest that is told, in samples a second.
+	leastRate = 1e-3
 	// keptSamples is two minutes of history, for a picture.
 	keptSamples = 120
 	// keptEvents is how many events are remembered.
@@ -77,7 +79,11 @@ func (p *pace) rate(now time.Duration) (float64, bool) {
 	if age < young {
 		return 0, false
 	}
-	return p.mean / (1 - math.Exp(-age.Seconds()/smooth.Seconds())), true
+	rate := p.mean / (1 - math.Exp(-age.Seconds()/smooth.Seconds()))
+	if rate < leastRate {
+		rate = 0 // what is left of a mean that fades for ever
+	}
+	return rate, true
 }
 
 func newWatch(settled func(seconds float64)) watch {

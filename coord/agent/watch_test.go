@@ -76,6 +76,9 @@ func TestRates(t *testing.T) {
 		w.sample(now, total)
 		w.remembers(Event{})
 	}
+	if rate, _ := w.job.rate(now); rate != 0 {
+		t.Errorf("after minutes of nothing: %v", rate)
+	}
 	if len(w.history) != keptSamples || len(w.events) != keptEvents {
 		t.Errorf("%d samples, %d events are kept", len(w.history), len(w.events))
 	}

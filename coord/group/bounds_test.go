@@ -100,7 +100,7 @@ func TestWaitingSaysAll(t *testing.T) {
 	n.known.Open, n.known.Halted = true, true
 	n.voter.since, n.now = 0, deafAfter*n.cfg.Beat
 	n.voter.config.Voters = []uint64{1, 2, identity(1).Raft()}
-	const want = "a majority of the 1 voters does not answer: nothing new is decided without it; and a rank was lost: the trainer must say from which step to go on"
+	const want = "a majority of the 1 voter does not answer: nothing new is decided without it; and a rank was lost: the trainer must say from which step to go on"
 	if got := n.Waiting(); got != want {
 		t.Errorf("it says %q", got)
 	}

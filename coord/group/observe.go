@@ -166,15 +166,27 @@ func (n *Node) Waiting() string {
 	case n.view == nil:
 		return "no agent of the job has answered yet"
 	case n.Deaf():
-		why = append(why, fmt.Sprintf("a majority of the %d voters does not answer: nothing new is decided without it", len(n.view.Voters)))
+		why = append(why, fmt.Sprintf("a majority of the %s does not answer: nothing new is decided without it", many(len(n.view.Voters), "voter")))
 	}
 	switch {
 	case !n.known.Open:
-		why = append(why, fmt.Sprintf("%d ranks are there, and more are expected", n.view.World()))
+		are := " are"
+		if n.view.World() == 1 {
+			are = " is"
+		}
+		why = append(why, many(n.view.World(), "rank")+are+" there, and more are expected")
 	case n.known.Halted:
 		why = append(why, "a rank was lost: the trainer must say from which step to go on")
 	}
 	return strings.Join(why, "; and ")
+}
+
+// many is a number of things, in words.
+func many(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprint(n, " ", what)
 }
 
 // Deaf reports that this agent hears of no majority of the voters.

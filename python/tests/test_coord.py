@@ -336,14 +336,14 @@ def test_a_job_that_waits_says_why(
         view = loader.view  # does not wait, and does not join
         assert view is not None and view[:4] == (-1, -1, 0, False) and "has not asked to join" in view.waiting
         for _ in range(2):  # nothing is lost: it can be asked again
-            with pytest.raises(hr.JobWaiting, match="1 ranks are there, and more are expected"):
+            with pytest.raises(hr.JobWaiting, match="1 rank is there, and more are expected"):
                 next(loader)
         view = loader.view
         assert view is not None and view.rank == -1 and "more are expected" in view.waiting
         with pytest.raises(hr.JobWaiting, match="more are expected"):
             loader.enter()
         assert loader.coverage() is None
-    assert "waits for its job: 1 ranks are there" in caplog.text
+    assert "waits for its job: 1 rank is there" in caplog.text
 
 
 def test_a_job_that_stands_still_ends_the_wait(nodes: Nodes, crops: hr.Crops, monkeypatch: pytest.MonkeyPatch) -> None:
