@@ -29,6 +29,7 @@ type Client struct {
 		waiting map[uint64]chan error      // plans sent and not answered
 		seat    uint64                     // number of the last attach
 		job     func(*JobState, []Decided) // of that
+		attach  Attach                     // what it was attached with
 		err     error                      // why the connection ended
 	}
 }
@@ -135,7 +136,7 @@ func (c *Client) Attach(a Attach, job func(*JobState, []Decided)) (Attachment, e
 	}
 	c.mu.Lock()
 	c.mu.seat++
-	c.mu.job = job
+	c.mu.job, c.mu.attach = job, a
 	at := Attachment{c, c.mu.seat}
 	c.mu.Unlock()
 	return at, at.send(&message{Type: typeAttach, Attach: &a})
@@ -228,7 +229,13 @@ func (c *Client) read(r io.Reader) {
 	defer close(c.done)
 	for {
 		m, err := readMessage(r, MaxMessage)
+		if err == nil && m.State != nil {
+			err = c.check(m.Seat, m.State)
+		}
+		cause := c.blamed(err)
 		switch {
+		case cause != nil:
+			err = cause
 		case err == io.EOF: //nolint:errorlint // as readers return it
 			err = nd.Errorf(nd.ErrIO, "agent: the launcher or agent is gone")
 		case err == nil && m.Type == typeError:
@@ -241,11 +248,30 @@ func (c *Client) read(r io.Reader) {
 		}
 		if err != nil {
 			c.end(nd.At(err, nd.Place{}))
-			c.tell(0, &JobState{Rank: -1, Ending: c.failed().Error()}, nil)
+			c.tell(0, &JobState{Rank: -1, Ending: c.failed().Error(), Cause: cause}, nil)
 			return
 		}
 		c.answer(m.ID, m.Error.err())
 	}
+}
+
+// check finds out whether a state can be one of the attachment that it is for.
+func (c *Client) check(seat uint64, state *JobState) error {
+	c.mu.Lock()
+	a, late := c.mu.attach, seat != c.mu.seat
+	c.mu.Unlock()
+	if late {
+		return nil
+	}
+	return state.check(&a)
+}
+
+// blamed is an error in what was read, with the agent that said it; nil for other errors.
+func (c *Client) blamed(err error) error {
+	if e, ok := errors.AsType[*nd.Error](err); ok && errors.Is(err, nd.ErrCorrupt) {
+		return nd.Errorf(nd.ErrCorrupt, "the agent at %s says what cannot be: %s", c.conn.RemoteAddr(), e.Detail)
+	}
+	return nil
 }
 
 // tell hands on what there is about the job, for an attachment; 0: the one there is.

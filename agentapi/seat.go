@@ -35,25 +35,6 @@ type Attach struct {
 	Step   int64  `json:"step"`
 }
 
-// JobState is what a rank knows of the job: the newest replaces all before it. Steps
-// are counted through the job: step s of epoch e is e*Steps+s.
-type JobState struct {
-	View    uint64  `json:"view"`
-	Rank    int     `json:"rank"` // -1: it is not in the view, or ranks that are expected are missing
-	World   int     `json:"world"`
-	Cut     int64   `json:"cut"`     // lockstep: the view holds from here on
-	Horizon int64   `json:"horizon"` // lockstep: steps below it may be delivered
-	Done    int64   `json:"done"`    // lockstep: steps below it are done by all
-	Halted  bool    `json:"halted"`  // lockstep: a rank is lost, and no redo has said where to go on
-	Redo    uint64  `json:"redo"`    // lockstep: how often the job was set to a step
-	Epoch   int64   `json:"epoch"`
-	Over    bool    `json:"over"`              // all epochs are closed
-	Lane    []Span  `json:"lane"`              // async: what the rank has to deliver, in this order
-	Closed  *Closed `json:"closed,omitempty"`  // the last epoch that was closed
-	Waiting string  `json:"waiting,omitempty"` // why nothing new is decided now
-	Ending  string  `json:"ending,omitempty"`  // why the rank has no part any more
-}
-
 // Closed is an epoch that is complete.
 type Closed struct {
 	Epoch  int64  `json:"epoch"`

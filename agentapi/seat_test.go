@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -91,7 +92,7 @@ func TestSeat(t *testing.T) {
 	o := &office{said: make(chan string, 100)}
 	_, at, states, decided := attached(t, o)
 	for i := range uint64(1000) {
-		o.seats[0].State(JobState{View: i})
+		o.seats[0].State(JobState{View: i, World: 1})
 		o.seats[0].Decided([]Decided{{Epoch: int64(i)}})
 	}
 	for last := (JobState{}); last.View != 999; last = <-states {
@@ -202,5 +203,39 @@ func TestStatesUnderWriting(t *testing.T) {
 		case <-c.done:
 			t.Fatal(c.failed())
 		}
+	}
+}
+
+// A state that cannot be of this rank's job is an error that names the agent: the rank would wait, or
+// deliver what it has not. A lane need not ascend, but has each position once.
+func TestSenselessState(t *testing.T) {
+	a := Attach{Plan: "p", Mode: "async", N: 100}
+	lane := func(spans ...Span) JobState { return JobState{World: 1, Lane: spans} }
+	for _, s := range []JobState{lane(), lane(Span{0, 100}), lane(Span{50, 60}, Span{10, 20}, Span{0, 10}), {Rank: -1}, {Ending: "gone", World: -1}} {
+		if err := s.check(&a); err != nil {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+	for _, s := range []JobState{
+		lane(Span{50, 5}), lane(Span{5, 5}, Span{5, 9}), lane(Span{-5, 5}), lane(Span{90, 101}), lane(Span{0, 50}, Span{20, 60}),
+		lane(Span{20, 60}, Span{0, 50}),
+		{World: 1, Cut: 1 << 62},
+		{World: 1, Cut: -7},
+		{World: 1, Epoch: -1},
+		{World: 1, Rank: 7},
+		{World: -3, Rank: -1},
+	} {
+		if err := s.check(&a); !errors.Is(err, nd.ErrCorrupt) {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+	o := &office{said: make(chan string, 100)}
+	c, _, states, _ := attached(t, o)
+	o.seats[0].State(lane(Span{50, 5}))
+	if s := <-states; s.Ending == "" || !errors.Is(s.Cause, nd.ErrCorrupt) || !strings.Contains(s.Ending, "the agent at ") {
+		t.Errorf("%+v", s)
+	}
+	if !errors.Is(c.Err(), nd.ErrCorrupt) {
+		t.Error(c.Err())
 	}
 }

@@ -231,6 +231,9 @@ func (f *Fence) Waiting() string {
 }
 
 func ended(s *agentapi.JobState) error {
+	if s.Cause != nil {
+		return s.Cause
+	}
 	return nd.Errorf(nd.ErrClosed, "this rank has no part in the job any more: %s", s.Ending)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -205,6 +206,17 @@ func TestChanged(t *testing.T) {
 		if !c.ok() {
 			t.Errorf("%s is told, and cannot be seen", c.what)
 		}
+	}
+}
+
+// A lane that cannot be ends the rank's part with an error of that kind, which names the agent; it is
+// not waited for.
+func TestSenselessLane(t *testing.T) {
+	a := agentapi.Attach{Plan: "p", Mode: "async", N: 100, Ahead: 8}
+	_, f, seat := sit(t, a, agentapi.JobState{World: 1})
+	seat.State(agentapi.JobState{World: 1, Lane: []agentapi.Span{{Start: 50, Stop: 5}}})
+	if _, _, err := f.Take(within(t), 4); !errors.Is(err, nd.ErrCorrupt) || !strings.Contains(err.Error(), "the agent at ") {
+		t.Errorf("took, %v", err)
 	}
 }
 

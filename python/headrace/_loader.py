@@ -120,7 +120,7 @@ class Loader(Engine):
     commit
         In mode async: a batch is done with when it is released ("release"), the last ones
         of a rank when it asks for more; or when `commit` says so ("manual"), where results
-        must be stored first.
+        must be stored first. In lockstep "manual" is refused.
     epochs
         Of an async job; 0 goes on for ever.
     timeout
@@ -191,8 +191,13 @@ class Loader(Engine):
         shuffle = flag("shuffle", shuffle)
         tail = choice("tail", tail, TAILS)
         self._async = choice("mode", mode, ("lockstep", "async")) == "async"
-        if self._async and (batch_size is None or tail != "short" or restart or coord == "off"):
-            raise ConfigError('mode is "async": give batch_size, tail "short", restart False, and a coordinator')
+        coord, commit = choice("coord", coord, ("auto", "off", "require")), choice("commit", commit, ("release", "manual"))
+        if self._async:
+            _fits_async(batch_size, tail, restart, coord, replicas, locality, data_digest)
+        elif commit == "manual":
+            raise ConfigError(
+                'commit is "manual" in mode "lockstep": a step is done when the next one is asked for, leave it out'
+            )
         self._check = choice("check", check, ("auto", "off"))
         who = _who(rank, world_size, local_rank, local_world_size)
         names = crops.fields
@@ -223,10 +228,10 @@ class Loader(Engine):
                 "data_digest": flag("data_digest", data_digest),
                 "name": text("name", name),
                 "no_check": self._check == "off",
-                "coord": choice("coord", coord, ("auto", "off", "require")),
+                "coord": coord,
                 "mode": "async" if self._async else "lockstep",
                 "epochs": integer("epochs", epochs, 0, 2**31 - 1),
-                "manual_commit": choice("commit", commit, ("release", "manual")) == "manual",
+                "manual_commit": commit == "manual",
             },
             "who": who,
             "env": environment(),
@@ -444,7 +449,11 @@ class Loader(Engine):
         does not count, with the positions, each told once; and JobWaiting after `timeout`
         seconds (None waits for ever), with the reason. Batches are decided in the order in
         which they came: one that is not committed holds up those after it.
+
+        In mode lockstep a step is done when the next one is asked for: raises ConfigError.
         """
+        if not self._async:
+            raise ConfigError('commit is for mode "async": in lockstep a step is done when the next one is asked for')
         ok = batch is None or bool(self._ask("commit", {"epoch": batch.epoch, "step": batch.step}))
         if flag("wait", wait) or batch is None:
             self._flush(patience(timeout))
@@ -468,10 +477,13 @@ class Loader(Engine):
     def coverage(self) -> dict[str, Any] | None:
         """What the coordinator holds of the last epoch that was completed: `epoch`, `count` and `digest`.
 
-        They cover the positions of all ranks, those that were lost too, and are what
-        `expected` says. None before the end of an epoch. The digest is of mode async alone.
+        They cover the positions of all ranks, those that were lost too, and in mode async are
+        what `expected` says. None before the end of an epoch, and in no job. In lockstep there
+        is no digest (None), and the epoch may be an older one: the agents know what all ranks
+        have done up to half a lease (128 steps) late.
         """
-        return self._ask("closed") if self._about["job"] else None
+        closed = self._ask("closed") if self._about["job"] else None
+        return closed if closed is None or self._async else closed | {"digest": None}
 
     def _join(self) -> None:
         """Takes this rank's seat in the job, at the first use."""
@@ -552,6 +564,24 @@ class Loader(Engine):
             return False
         # Who names a rank may mean one of a part of the job, such as a data parallel group.
         return not self._given or self.world_size == group.world_size
+
+
+def _fits_async(
+    batch_size: int | None, tail: str, restart: bool, coord: str, replicas: int, locality: bool, data_digest: bool
+) -> None:
+    """Raises ConfigError for the first option that only ranks which keep step can have."""
+    wrong = {
+        "batch_size must be given, not global_batch_size: each rank has batches of its own": batch_size is None,
+        f'tail must be "short", not "{tail}"': tail != "short",
+        "restart must be False: what is done is not begun again": bool(restart),
+        'coord must be "auto" or "require", not "off"': coord == "off",
+        f"replicas must be 1, not {replicas}": replicas != 1,
+        "locality must be False": bool(locality),
+        "data_digest must be False": bool(data_digest),
+    }
+    for what, is_so in wrong.items():
+        if is_so:
+            raise ConfigError(f'mode is "async": {what}')
 
 
 def _who(rank: int | None, world: int | None, local: int | None, local_world: int | None) -> dict[str, int]:

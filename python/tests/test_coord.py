@@ -260,9 +260,19 @@ def test_what_cannot_be(crops: hr.Crops, monkeypatch: pytest.MonkeyPatch, nodes:
     for options in ({"mode": "async"}, {"coord": "require"}):
         with pytest.raises(hr.Unsupported, match="HEADRACE_AGENT is not set"):
             hr.Loader(crops, batch_size=2, **options)  # type: ignore[arg-type]
-    for options in ({"tail": "mask"}, {"coord": "off"}, {"restart": True}):
-        with pytest.raises(hr.ConfigError, match='mode is "async"'):
-            hr.Loader(crops, batch_size=2, mode="async", **options)  # type: ignore[arg-type]
+    wrong = {"tail": "mask", "coord": "off", "restart": True, "replicas": 2, "locality": True, "data_digest": True}
+    for name, value in wrong.items():  # the message names the one that is wrong
+        with pytest.raises(hr.ConfigError, match=f'mode is "async": {name} must be'):
+            hr.Loader(crops, batch_size=2, mode="async", **{name: value})  # type: ignore[arg-type]
+    with pytest.raises(hr.ConfigError, match='mode is "async": batch_size must be given'):
+        hr.Loader(crops, global_batch_size=2, mode="async")
+    with pytest.raises(hr.ConfigError, match='commit is "manual" in mode "lockstep"'):
+        hr.Loader(crops, batch_size=2, commit="manual")
+    with (
+        hr.Loader(crops, batch_size=2, rank=0, world_size=1) as alone,
+        pytest.raises(hr.ConfigError, match='commit is for mode "async"'),
+    ):
+        alone.commit(next(alone))
     for name, value in nodes(1)[0].items():
         monkeypatch.setenv(name, value)
     with hr.Loader(crops, batch_size=2, mode="async", commit="manual") as loader:
@@ -273,8 +283,6 @@ def test_what_cannot_be(crops: hr.Crops, monkeypatch: pytest.MonkeyPatch, nodes:
             loader.state_dict()
         with pytest.raises(hr.ConfigError, match="one loader of a rank is in the job"):
             next(hr.Loader(crops, batch_size=2, mode="async"))
-    with pytest.raises(hr.ConfigError, match="replicas 2"):
-        hr.Loader(crops, batch_size=2, mode="async", replicas=2)
 
 
 @pytest.mark.parametrize("mode", ["lockstep", "async"])
