@@ -46,6 +46,9 @@ type JobState struct {
 	Done    int64   `json:"done"`    // lockstep: steps below it are done by all
 	Halted  bool    `json:"halted"`  // lockstep: a rank is lost, and no redo has said where to go on
 	Redo    uint64  `json:"redo"`    // lockstep: how often the job was set to a step
+	By      uint64  `json:"by"`      // lockstep: Redo.By of the last time
+	Reach   int64   `json:"reach"`   // lockstep: no step from here on was ever to be delivered
+	Turn    uint64  `json:"turn"`    // lockstep: another one where the ranks, or where they go on, are others
 	Epoch   int64   `json:"epoch"`
 	Over    bool    `json:"over"`              // all epochs are closed
 	Lane    []Span  `json:"lane"`              // async: what the rank has to deliver, in this order
@@ -93,11 +96,13 @@ type Decided struct {
 }
 
 // Redo names the step from which all ranks of a view go on. Redo is how often the job was
-// set to a step before.
+// set to a step before, as far as the rank has seen. By is drawn for each, so that the rank
+// knows whether its own is the one that holds.
 type Redo struct {
 	View uint64 `json:"view"`
 	Redo uint64 `json:"redo"`
 	Step int64  `json:"step"`
+	By   uint64 `json:"by"`
 }
 
 // MaxParts bounds the parts of a commit.

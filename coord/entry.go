@@ -68,10 +68,13 @@ type Extend struct {
 }
 
 // Redo has all ranks go on from a step, counted through the job. Redos is how many there
-// were before it: one that comes twice, or late, is none.
+// were before it, as far as who asks has seen: it answers that halt, and one that comes
+// twice, or late, is none. By is drawn at random for each: who asks knows by it that it is
+// its own redo that holds.
 type Redo struct {
 	View, Redos uint64
 	Step        int64
+	By          uint64
 }
 
 // Commit says what ranks of one member have done. Seq counts the commits of the author from 1:
@@ -221,12 +224,14 @@ func (e *Redo) write(w *writer) {
 	w.number(e.View)
 	w.number(e.Redos)
 	w.position(e.Step)
+	w.founder(e.By)
 }
 
 func (e *Redo) read(r *reader) {
 	e.View = r.number()
 	e.Redos = r.number()
 	e.Step = r.position()
+	e.By = r.founder()
 }
 
 func (e *Commit) write(w *writer) {

@@ -24,6 +24,9 @@ type Machine struct {
 	horizon int64  // lockstep: no step from here on was ever leased in this view
 	halted  bool   // lockstep: a member is lost, and no Redo has said where to go on
 	redos   uint64 // lockstep: how many Redos there were
+	by      uint64 // lockstep: whose the last one was
+	reach   int64  // lockstep: no step from here on was ever leased in any view
+	turn    uint64 // lockstep: how often the ranks, or where they go on, were others
 	settled bool   // lockstep: all ranks have begun the view
 
 	done     spans // async: committed positions of the epoch, a set
@@ -276,6 +279,9 @@ func (m *Machine) enter(evict []ID, admit []Member, ranks []Ranks) bool {
 		return false
 	}
 	m.settled = m.settled && !lost && !grows
+	if m.job.Mode == Lockstep && (lost || grows) {
+		m.turn++
+	}
 	if m.faults.has(ViewNotCounted) {
 		next.Number = m.view.Number
 	}
@@ -306,6 +312,7 @@ func (m *Machine) enter(evict []ID, admit []Member, ranks []Ranks) bool {
 		// only taken for lost may be beyond.
 		m.open, m.halted, m.horizon = false, false, m.step
 		m.redos++
+		m.by = 0
 	case lost:
 		m.halted = !m.faults.has(LeaseSurvivesLoss)
 	case !m.halted:
@@ -334,6 +341,7 @@ func (m *Machine) cut(lost, ranks bool) int64 {
 func (m *Machine) lease(horizon int64) {
 	if m.job.Mode == Lockstep {
 		m.horizon = max(m.horizon, min(horizon, m.job.last()))
+		m.reach = max(m.reach, m.horizon)
 	}
 }
 
@@ -366,13 +374,15 @@ func (m *Machine) redo(r *Redo) []Effect {
 		return ignore("a redo of view %d after %d others, in view %d after %d", r.View, r.Redos, m.view.Number, m.redos)
 	case !m.open:
 		return ignore("a redo while %d of %d ranks are there", m.view.World(), m.job.Expect)
-	case r.Step > m.horizon:
-		return ignore("a redo of step %d, which nobody can have reached: the lease ends at %d", r.Step, m.horizon)
+	case r.Step > m.reach:
+		return ignore("a redo of step %d, which nobody can have reached: no lease went beyond %d", r.Step, m.reach)
 	}
 	m.step, m.epoch = r.Step, m.epochOf(r.Step)
 	m.view.Cut = r.Step
 	m.halted, m.settled, m.horizon = false, false, 0
 	m.redos++
+	m.by = r.By
+	m.turn++
 	m.lease(r.Step + m.job.Lease)
 	return []Effect{&Redone{r.Step}, &Extended{m.Horizon(), m.step}}
 }

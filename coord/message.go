@@ -89,6 +89,9 @@ type Brief struct {
 	Open          bool  // all ranks that are expected have been there
 	Halted, Over  bool
 	Redos         uint64 // lockstep: how often there was a Redo
+	By            uint64 // lockstep: Redo.By of the last one
+	Reach         int64  // lockstep: no step from here on was ever leased
+	Turn          uint64 // lockstep: how often the ranks, or where they go on, were others
 	Epoch         int64
 	Committed     int64   // positions of the epoch, async
 	Closed        *Closed // the last epoch that was closed, nil before there is one
@@ -247,6 +250,9 @@ func (b *Brief) write(w *writer) {
 	w.flag(b.Halted)
 	w.flag(b.Over)
 	w.number(b.Redos)
+	w.founder(b.By)
+	w.position(b.Reach)
+	w.number(b.Turn)
 	w.position(b.Epoch)
 	w.position(b.Committed)
 	w.closed(b.Closed)
@@ -272,6 +278,9 @@ func (b *Brief) read(r *reader) {
 	b.Cut, b.Horizon, b.Step = r.position(), r.position(), r.position()
 	b.Open, b.Halted, b.Over = r.flag(), r.flag(), r.flag()
 	b.Redos = r.number()
+	b.By = r.founder()
+	b.Reach = r.position()
+	b.Turn = r.number()
 	b.Epoch, b.Committed = r.position(), r.position()
 	b.Closed = r.closed()
 	for range r.length(maxRanks, 1) {

@@ -36,6 +36,14 @@ func (m *Machine) Open() bool { return m.open }
 // Redos counts the Redos of a lockstep job.
 func (m *Machine) Redos() uint64 { return m.redos }
 
+// Reach is where the furthest lease of a lockstep job ended, in whatever view: a Redo goes no
+// further.
+func (m *Machine) Reach() int64 { return m.reach }
+
+// Turn changes with the ranks of a lockstep job, and with each Redo: the steps of a turn have
+// the same ranks. Witnesses that come or go change the view, and not the turn.
+func (m *Machine) Turn() uint64 { return m.turn }
+
 // Settled reports that all ranks of a lockstep job have begun the view.
 func (m *Machine) Settled() bool { return m.settled }
 
@@ -108,6 +116,9 @@ func (m *Machine) Snapshot() []byte {
 	w.flag(m.open)
 	w.flag(m.halted)
 	w.number(m.redos)
+	w.founder(m.by)
+	w.position(m.reach)
+	w.number(m.turn)
 	w.flag(m.settled)
 	w.closed(m.closed)
 	for i := range m.lanes {
@@ -150,6 +161,9 @@ func (m *Machine) read(r *reader) {
 	m.open = r.flag()
 	m.halted = r.flag()
 	m.redos = r.number()
+	m.by = r.founder()
+	m.reach = r.position()
+	m.turn = r.number()
 	m.settled = r.flag()
 	m.closed = r.closed()
 	if err := (&Form{Job: m.job, Members: m.view.Members, Start: p}).check(); err != nil {

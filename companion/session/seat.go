@@ -49,6 +49,7 @@ type seat struct {
 		client  *agentapi.Client
 		part    Part
 		entered bool
+		place   agentapi.Place // that was entered last
 	}
 }
 
@@ -214,6 +215,9 @@ func (s *seat) enter(ctx, patience context.Context, o *loaderObject) error {
 	if err != nil || s.async {
 		return err
 	}
+	s.mu.Lock()
+	s.mu.place = place
+	s.mu.Unlock()
 	return o.l.Enter(ctx, place)
 }
 
@@ -263,6 +267,21 @@ type viewAbout struct {
 	World   int    `json:"world"`
 	Halted  bool   `json:"halted"`
 	Waiting string `json:"waiting"`
+	Turn    uint64 `json:"turn"`
+}
+
+// entered is a loader that has entered a view: not the newest one, if there is another since.
+type entered struct {
+	loaderAbout
+	View uint64 `json:"view"`
+	Turn uint64 `json:"turn"`
+}
+
+func (o *loaderObject) entered() entered {
+	o.seat.mu.Lock()
+	place := o.seat.mu.place
+	o.seat.mu.Unlock()
+	return entered{o.is(), place.View, place.Turn}
 }
 
 // flushed is what a flush came to.
@@ -315,7 +334,7 @@ func (o *loaderObject) answerSeat(ctx context.Context, method string, argument [
 			return nil, true, nd.Errorf(nd.ErrConfig, "enter: the loader is in no job whose ranks come and go")
 		}
 		err = o.seat.enter(ctx, ctx, o)
-		return o.about(), true, err
+		return o.entered(), true, err
 	case "commit":
 		var b struct{ Epoch, Step int64 }
 		if err := Parse(argument, &b); err != nil {
@@ -337,7 +356,7 @@ func (o *loaderObject) answerSeat(ctx context.Context, method string, argument [
 	switch method {
 	case "view":
 		place, halted := part.Newest()
-		return viewAbout{place.View, place.Rank, place.World, halted, part.Waiting()}, true, nil
+		return viewAbout{place.View, place.Rank, place.World, halted, part.Waiting(), place.Turn}, true, nil
 	case "closed":
 		if c, ok := part.Closed(); ok {
 			return c, true, nil

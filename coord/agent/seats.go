@@ -159,7 +159,7 @@ func (a *Agent) Redo(s *agentapi.Seat, r agentapi.Redo) error {
 		if a.self.node == nil {
 			return nd.Errorf(nd.ErrClosed, "redo: %w", errNoJob)
 		}
-		a.self.node.Redo(a.now(), r.View, r.Redo, r.Step)
+		a.self.node.Redo(a.now(), coord.Redo{View: r.View, Redos: r.Redo, Step: r.Step, By: r.By})
 		return nil
 	})
 }
@@ -234,7 +234,7 @@ func (a *Agent) tell(s group.State) {
 	for _, local := range a.order {
 		state := agentapi.JobState{
 			View: view.Number, Rank: -1, World: world, Cut: view.Cut, Horizon: s.Horizon, Done: s.Step,
-			Halted: s.Halted, Redo: s.Redos, Epoch: s.Epoch, Over: s.Over, Waiting: waits,
+			Halted: s.Halted, Redo: s.Redos, By: s.By, Reach: s.Reach, Turn: s.Turn, Epoch: s.Epoch, Over: s.Over, Waiting: waits,
 		}
 		if c := s.Closed; c != nil {
 			state.Closed = &agentapi.Closed{Epoch: c.Epoch, Count: c.Count, Digest: sampler.Digest{Lanes: c.Digest}.String()}

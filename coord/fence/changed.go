@@ -32,7 +32,7 @@ type news struct {
 }
 
 func newsOf(s *agentapi.JobState) news {
-	return news{entry{s.View, s.Redo}, s.Rank, s.World, s.Halted, s.Waiting, s.Ending}
+	return news{entryOf(s), s.Rank, s.World, s.Halted, s.Waiting, s.Ending}
 }
 
 // announce wakes those who wait for a change of the state. f.mu is held.

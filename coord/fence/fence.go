@@ -37,6 +37,7 @@ type Fence struct {
 	limit  atomic.Int64 // lockstep: steps below it may be returned
 	done   atomic.Int64 // lockstep: steps below it are done by this rank
 	used   atomic.Int64
+	most   atomic.Int64 // lockstep: steps below it were delivered by this rank at some time
 	stop   chan struct{}
 	once   sync.Once
 	commit sync.Mutex // held while parts are sent: they go in the lane's order; taken before mu
@@ -47,6 +48,7 @@ type Fence struct {
 		state   agentapi.JobState
 		in      bool          // it has entered a view
 		entered entry         // what the rank works under
+		seen    uint64        // the last redo that the rank knows of: it has entered behind it, or was told of a halt
 		left    bool          // nothing is heard any more
 		changed chan struct{} // closed at the next change, and made anew
 		news    chan struct{} // the same for Changed
@@ -56,8 +58,10 @@ type Fence struct {
 	}
 }
 
-// entry is a view as a rank has entered it: once for each view, and again for each redo.
-type entry struct{ view, redo uint64 }
+// entry is a view as a rank has entered it: once for each turn.
+type entry struct{ view, redo, turn uint64 }
+
+func entryOf(s *agentapi.JobState) entry { return entry{s.View, s.Redo, s.Turn} }
 
 // Place is a rank's place in the job, and where it goes on.
 type Place = agentapi.Place
@@ -142,6 +146,9 @@ func (f *Fence) take(state *agentapi.JobState, decided []agentapi.Decided) {
 	}
 	if state != nil {
 		f.mu.state = *state
+		if f.mu.in && !state.Halted && state.Turn == f.mu.entered.turn && state.Redo == f.mu.entered.redo {
+			f.mu.entered.view = state.View // of the same ranks: a witness came or went
+		}
 		if c := f.mu.cursor; c != nil && state.Ending == "" { // else nothing is known of the lane
 			lane := make([]nd.Span, len(state.Lane))
 			for i, s := range state.Lane {
@@ -172,7 +179,7 @@ func (f *Fence) allow() {
 	switch {
 	case !f.mu.in || s.Ending != "" || s.Halted || s.Redo != f.mu.entered.redo:
 		limit = 0
-	case s.View != f.mu.entered.view:
+	case s.Turn != f.mu.entered.turn:
 		limit = min(limit, s.Cut) // the view that the rank is in holds up to there
 	}
 	f.limit.Store(limit)
@@ -211,8 +218,8 @@ func (f *Fence) refused(at int64) (<-chan struct{}, error) {
 		return nil, nil
 	case s.Ending != "":
 		return nil, ended(s)
-	case s.Halted, s.Redo != f.mu.entered.redo, s.View != f.mu.entered.view && at >= s.Cut:
-		return nil, &ViewError{View: s.View, World: s.World, Halted: s.Halted}
+	case s.Halted, s.Redo != f.mu.entered.redo, s.Turn != f.mu.entered.turn && at >= s.Cut:
+		return nil, f.elsewhere()
 	}
 	return f.mu.changed, nil
 }
@@ -236,8 +243,12 @@ func ended(s *agentapi.JobState) error {
 
 // Delivered is told after a step was returned.
 func (f *Fence) Delivered(epoch, step int64) {
-	if at := epoch*f.steps + step + 1; f.used.Load() < at {
+	at := epoch*f.steps + step + 1
+	if f.used.Load() < at {
 		f.used.Store(at)
+	}
+	if f.most.Load() < at {
+		f.most.Store(at)
 	}
 }
 

@@ -112,11 +112,11 @@ func (n *Node) Progress(now time.Duration, view, redos uint64, done, used int64)
 	n.entered, n.redos, n.done, n.used = view, redos, done, used
 }
 
-// Redo asks that all ranks go on from a step. It holds for the view and the number of Redos that
-// the caller knows: the state has a higher one when it is done, or another view where it is void.
-func (n *Node) Redo(now time.Duration, view, redos uint64, step int64) {
+// Redo asks for one. It holds for the view and the number of Redos that the caller knows: the state
+// has a higher one when it is done, with By where it was this one, or another view where it is void.
+func (n *Node) Redo(now time.Duration, r coord.Redo) {
 	n.now = now
-	n.redo.Redo, n.redo.sent = &coord.Redo{View: view, Redos: redos, Step: step}, now-again*n.cfg.Beat
+	n.redo.Redo, n.redo.sent = &r, now-again*n.cfg.Beat
 	n.askRedo()
 	n.ready()
 }

@@ -45,6 +45,9 @@ class View(NamedTuple):
     """A rank was lost, and `Loader.redo` has not said where to go on."""
     waiting: str
     """Why nothing new is decided now, such as a lost majority; "" if it is."""
+    turn: int
+    """In lockstep: another one after each change of the ranks and after each `Loader.redo`, the same on
+    all ranks of a step. The trainer's collectives are known by it."""
 
 
 @spelled_with(Options.__annotations__)
@@ -383,7 +386,10 @@ class Loader(Engine):
         In a job whose ranks come and go it is for all ranks, and of any epoch: they get
         ViewChanged, and go on from there when they `enter`. So it is after a rank was lost:
         each of the others may call it, with the step that the model's newest state belongs
-        to. Raises ViewChanged if the ranks change meanwhile: call it again.
+        to. The first one holds, and for the others it raises ViewChanged, as it does where
+        this rank has missed another redo: the job goes on already, `enter` it.
+        A step is refused (ConfigError) that this rank has not come to, for it would leave
+        steps out; a rank that had no batch yet may name any that was ever leased.
         """
         self._join()
         where = None if epoch is None else integer("epoch", epoch, 0)
@@ -405,12 +411,13 @@ class Loader(Engine):
 
         Waits while the job is halted, for a `redo` of any rank. `rank`, `world_size` and
         `batch_size` may be others then, the global batches are the same; `state_dict` says
-        where the rank is. The model must be what it was before that step.
+        where the rank is. The model must be what it was before that step. Returns the view that was
+        entered, which may not be the newest any more.
         """
         self._join()
-        self._about = self._ask("enter")
+        self._about = at = self._ask("enter")
         self._end_is_due = self._begun = False
-        return self._view()
+        return View(at["view"], at["rank"], at["world"], halted=False, waiting="", turn=at["turn"])
 
     def commit(self, batch: Batch | None = None, *, wait: bool = False, timeout: float | None = 30.0) -> bool:
         """In mode async, says that this process is done with a batch; held or released.
@@ -468,7 +475,7 @@ class Loader(Engine):
 
     def _describe(self, e: ViewChanged) -> None:
         view = self._view()
-        e.view, e.world, e.halted = view.number, view.world, view.halted
+        e.view, e.world, e.halted, e.turn = view.number, view.world, view.halted, view.turn
 
     def report(self, epoch: int | None = None) -> Report:
         """What was returned of an epoch: by default that of the last batch.
