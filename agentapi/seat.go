@@ -77,6 +77,8 @@ type Progress struct {
 	Redo uint64 `json:"redo"`
 	Done int64  `json:"done"`
 	Used int64  `json:"used"`
+	// Ends, right before the rank leaves: the last step that it delivered was the last of an epoch.
+	Ends bool `json:"ends,omitempty"`
 }
 
 // Part is positions that an async rank has done, and their digest.

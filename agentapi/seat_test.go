@@ -100,7 +100,7 @@ func TestSeat(t *testing.T) {
 		n += len(<-decided)
 	}
 	for what, send := range map[string]error{
-		"progress": at.Progress(Progress{3, 4, 1, 2}),
+		"progress": at.Progress(Progress{3, 4, 1, 2, false}),
 	} {
 		if send != nil {
 			t.Fatal(send)

@@ -43,7 +43,8 @@ type Change struct {
 	Evict  []ID
 	Admit  []Admission
 	Ranks  []Ranks
-	Reason string // for people
+	Left   []Ranks // lockstep: those that are out now since they were done: see Report.Left
+	Reason string  // for people
 }
 
 // Ranks are the local ranks that a member has from now on, in order.
@@ -184,11 +185,8 @@ func (e *Change) write(w *writer) {
 	for i := range e.Admit {
 		w.admission(&e.Admit[i])
 	}
-	w.count(len(e.Ranks))
-	for i := range e.Ranks {
-		w.id(e.Ranks[i].ID)
-		w.ranks(e.Ranks[i].Ranks)
-	}
+	w.parts(e.Ranks)
+	w.parts(e.Left)
 	w.reason(e.Reason)
 }
 
@@ -199,10 +197,8 @@ func (e *Change) read(r *reader) {
 	for i := range e.Admit {
 		r.admission(&e.Admit[i])
 	}
-	e.Ranks = make([]Ranks, r.length(maxMembers, len(ID{})+1))
-	for i := range e.Ranks {
-		e.Ranks[i] = Ranks{r.id(), r.ranks()}
-	}
+	e.Ranks = r.parts()
+	e.Left = r.parts()
 	e.Reason = r.text(maxReason)
 }
 

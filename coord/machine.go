@@ -20,14 +20,16 @@ type Machine struct {
 
 	// Progress.
 	epoch   int64
-	step    int64  // lockstep: what all ranks have done, counted through the job
-	horizon int64  // lockstep: no step from here on was ever leased in this view
-	halted  bool   // lockstep: a member is lost, and no Redo has said where to go on
-	redos   uint64 // lockstep: how many Redos there were
-	by      uint64 // lockstep: whose the last one was
-	reach   int64  // lockstep: no step from here on was ever leased in any view
-	turn    uint64 // lockstep: how often the ranks, or where they go on, were others
-	settled bool   // lockstep: all ranks have begun the view
+	step    int64   // lockstep: what all ranks have done, counted through the job
+	horizon int64   // lockstep: no step from here on was ever leased in this view
+	halted  bool    // lockstep: a member is lost, and no Redo has said where to go on
+	redos   uint64  // lockstep: how many Redos there were
+	by      uint64  // lockstep: whose the last one was
+	reach   int64   // lockstep: no step from here on was ever leased in any view
+	turn    uint64  // lockstep: how often the ranks, or where they go on, were others
+	settled bool    // lockstep: all ranks have begun the view
+	fresh   []Ranks // lockstep: those that have had no step
+	ended   bool    // lockstep: those that worked are done and have left
 
 	done     spans // async: committed positions of the epoch, a set
 	digest   [2]uint64
@@ -235,7 +237,7 @@ func (m *Machine) change(c *Change) []Effect {
 	if len(evict) == len(m.view.Members) && len(admit) == 0 {
 		return append(out, ignore("a change that evicts everyone")...)
 	}
-	if !m.enter(evict, admit, ranks) {
+	if !m.enter(evict, admit, ranks, c.Left) {
 		return append(out, ignore("ranks that come in view %d, which has not begun everywhere", c.View)...)
 	}
 	return append(out, m.installed(evict, c.Reason))
@@ -269,7 +271,7 @@ func (m *Machine) refuses(a *Admission, admitted []Member) string {
 // enter makes the next view. In lockstep ranks that come must wait until all have begun the
 // view that there is, or a member is lost: so a rank never has to know more than two views,
 // the one it is in and the next.
-func (m *Machine) enter(evict []ID, admit []Member, ranks []Ranks) bool {
+func (m *Machine) enter(evict []ID, admit []Member, ranks, left []Ranks) bool {
 	d := Delta{Evict: evict, Admit: admit, Ranks: ranks}
 	next := m.view.After(&d)
 	next.Voters = chooseVoters(next.Members, m.view.Voters, m.job.Voters)
@@ -286,6 +288,8 @@ func (m *Machine) enter(evict []ID, admit []Member, ranks []Ranks) bool {
 		next.Number = m.view.Number
 	}
 	next.Cut = m.cut(lost, grows)
+	m.ended = m.ended || lost && m.ends(next, left)
+	m.freshen(next)
 	d.Voters, d.Cut = next.Voters, next.Cut
 	m.deltas = append(slices.Clone(m.deltas[max(0, len(m.deltas)-keepDeltas+1):]), d)
 	m.view = *next
@@ -306,6 +310,8 @@ func (m *Machine) enter(evict []ID, admit []Member, ranks []Ranks) bool {
 		return true
 	}
 	switch {
+	case m.ended:
+		m.halted = false
 	case lost && m.view.World() == 0:
 		// Nobody is left who could say where to go on: the job waits for its ranks as at
 		// its begin, and goes on where all had been: a redo to there, for a rank that was
@@ -360,8 +366,14 @@ func (m *Machine) extend(e *Extend) []Effect {
 	if m.halted {
 		return ignore("a member is lost: a redo must say where to go on")
 	}
+	if m.ended {
+		return ignore("the job is over: its ranks are done and have left")
+	}
 	m.step = max(m.step, e.Done)
 	m.settled = m.settled || e.Done >= m.view.Cut
+	if m.settled {
+		m.fresh = nil
+	}
 	m.lease(min(e.Horizon, m.step+2*m.job.Lease))
 	return []Effect{&Extended{m.Horizon(), m.step}}
 }
@@ -372,6 +384,8 @@ func (m *Machine) redo(r *Redo) []Effect {
 		return ignore("a redo in an async job")
 	case (r.View != m.view.Number || r.Redos != m.redos) && !m.faults.has(OldRedo):
 		return ignore("a redo of view %d after %d others, in view %d after %d", r.View, r.Redos, m.view.Number, m.redos)
+	case m.ended:
+		return ignore("a redo in a job that is over")
 	case !m.open:
 		return ignore("a redo while %d of %d ranks are there", m.view.World(), m.job.Expect)
 	case r.Step > m.reach:

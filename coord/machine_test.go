@@ -721,3 +721,37 @@ func TestRedoBeforeAllAreThere(t *testing.T) {
 	}
 	wants[*Extended](t, l.last(&Redo{View: 1, Step: 3}))
 }
+
+// Where all that have worked leave behind the last step of an epoch the job is over for ranks that came
+// late and had no step; not where one of them is lost, or still works.
+func TestDoneRanksEndTheJob(t *testing.T) {
+	j := lockstep()
+	j.Epochs = 0
+	late := func(t *testing.T) *log {
+		l := form(t, j, member(1, 1), member(2, 1))
+		l.apply(&Extend{Horizon: 16, Done: 3})
+		wants[*Installed](t, l.last(&Change{Admit: []Admission{admission(j, member(3, 1))}}))
+		return l
+	}
+	left := func(n int) Ranks { return Ranks{named(n), []int{0}} }
+	l := late(t)
+	l.apply(&Change{View: 1, Evict: []ID{named(1), named(2)}, Left: []Ranks{left(1), left(2)}})
+	if !l.Over() || l.Halted() {
+		t.Errorf("all are done: over %v, halted %v", l.Over(), l.Halted())
+	}
+	wants[*Ignored](t, l.last(&Redo{View: 2}))
+	l = late(t)
+	l.apply(&Change{View: 1, Evict: []ID{named(1), named(2)}, Left: []Ranks{left(1)}})
+	if l.Over() || !l.Halted() {
+		t.Errorf("one of them is lost: over %v, halted %v", l.Over(), l.Halted())
+	}
+	l = late(t)
+	l.apply(&Change{View: 1, Evict: []ID{named(1)}, Left: []Ranks{left(1)}})
+	if l.Over() || !l.Halted() {
+		t.Errorf("one of them works: over %v, halted %v", l.Over(), l.Halted())
+	}
+	l.apply(&Change{View: 2, Evict: []ID{named(2)}, Left: []Ranks{left(2)}})
+	if !l.Over() || l.Halted() {
+		t.Errorf("then it is done too: over %v, halted %v", l.Over(), l.Halted())
+	}
+}

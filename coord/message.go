@@ -113,6 +113,7 @@ type Report struct {
 	Ranks  []int  // local ranks that are there
 	Done   int64  // lockstep: steps below it are done by all of them
 	Used   int64  // lockstep: steps below it are delivered to one of them
+	Left   []int  // lockstep: local ranks that have left behind the last step of an epoch
 }
 
 // Gone says that an agent is gone for certain: it leaves, or its process has ended. Hops
@@ -308,6 +309,7 @@ func (b *Report) write(w *writer) {
 	w.ranks(b.Ranks)
 	w.position(b.Done)
 	w.position(b.Used)
+	w.ranks(b.Left)
 }
 
 func (b *Report) read(r *reader) {
@@ -315,6 +317,7 @@ func (b *Report) read(r *reader) {
 	b.View, b.Redos = r.number(), r.number()
 	b.Ranks = r.ranks()
 	b.Done, b.Used = r.position(), r.position()
+	b.Left = r.ranks()
 }
 
 func (b *Gone) write(w *writer) {

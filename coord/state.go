@@ -47,8 +47,11 @@ func (m *Machine) Turn() uint64 { return m.turn }
 // Settled reports that all ranks of a lockstep job have begun the view.
 func (m *Machine) Settled() bool { return m.settled }
 
-// Over reports that all epochs are closed.
-func (m *Machine) Over() bool { return m.formed && m.job.Epochs > 0 && m.epoch >= m.job.Epochs }
+// Over reports that all epochs are closed, or that the ranks of a lockstep job are done and
+// have left.
+func (m *Machine) Over() bool {
+	return m.ended || m.formed && m.job.Epochs > 0 && m.epoch >= m.job.Epochs
+}
 
 // Epoch is the one that is open.
 func (m *Machine) Epoch() int64 { return m.epoch }
@@ -120,6 +123,8 @@ func (m *Machine) Snapshot() []byte {
 	w.position(m.reach)
 	w.number(m.turn)
 	w.flag(m.settled)
+	w.parts(m.fresh)
+	w.flag(m.ended)
 	w.closed(m.closed)
 	for i := range m.lanes {
 		w.spans(m.lanes[i].rest)
@@ -165,6 +170,8 @@ func (m *Machine) read(r *reader) {
 	m.reach = r.position()
 	m.turn = r.number()
 	m.settled = r.flag()
+	m.fresh = r.parts()
+	m.ended = r.flag()
 	m.closed = r.closed()
 	if err := (&Form{Job: m.job, Members: m.view.Members, Start: p}).check(); err != nil {
 		r.fail(err.Error())

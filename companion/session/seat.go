@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -212,6 +213,9 @@ func (s *seat) enter(ctx, patience context.Context, o *loaderObject) error {
 		return errNotJoined
 	}
 	place, err := part.Enter(patience)
+	if errors.Is(err, io.EOF) && !s.async {
+		return nil // the job is over: the next batch is its end
+	}
 	if err != nil || s.async {
 		return err
 	}
@@ -377,7 +381,10 @@ func (o *loaderObject) answerSeat(ctx context.Context, method string, argument [
 		if o.seat.async {
 			return nil, true, nd.Errorf(nd.ErrUnsupported, "redo in mode async: what was not committed is delivered again by itself")
 		}
-		return nil, true, part.Redo(ctx, epoch, step.Step)
+		if err = part.Redo(ctx, epoch, step.Step); errors.Is(err, io.EOF) {
+			err = nil // as for enter
+		}
+		return nil, true, err
 	case "set_epoch":
 		var epoch int64
 		if err := json.Unmarshal(argument, &epoch); err == nil && epoch == o.l.Epoch() {

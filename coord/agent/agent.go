@@ -86,6 +86,7 @@ type seat struct {
 	redo   uint64
 	done   int64
 	used   int64
+	ends   bool // it leaves behind the last step of an epoch
 }
 
 // Open starts an agent.

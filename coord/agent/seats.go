@@ -88,7 +88,7 @@ func (a *Agent) with(s *agentapi.Seat, f func(*seat) error) error {
 // Progress is how far a rank is.
 func (a *Agent) Progress(s *agentapi.Seat, p agentapi.Progress) {
 	_ = a.with(s, func(k *seat) error { // of a rank that has gone it does not matter
-		k.view, k.redo, k.done, k.used = p.View, p.Redo, p.Done, p.Used
+		k.view, k.redo, k.done, k.used, k.ends = p.View, p.Redo, p.Done, p.Used, p.Ends
 		a.progress()
 		return nil
 	})
@@ -188,6 +188,9 @@ func (a *Agent) vacate(k *seat, left bool) {
 	delete(a.told, k.local)
 	a.order = slices.DeleteFunc(a.order, func(local int) bool { return local == k.local })
 	if a.self.node != nil {
+		if left && k.ends {
+			a.self.node.Done(k.local)
+		}
 		a.self.node.Ranks(a.now(), slices.Clone(a.order))
 		a.progress()
 	}

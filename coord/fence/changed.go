@@ -27,12 +27,12 @@ func (f *Fence) Err() error {
 type news struct {
 	entry
 	rank, world     int
-	halted          bool
+	halted, over    bool
 	waiting, ending string
 }
 
 func newsOf(s *agentapi.JobState) news {
-	return news{entryOf(s), s.Rank, s.World, s.Halted, s.Waiting, s.Ending}
+	return news{entryOf(s), s.Rank, s.World, s.Halted, s.Over, s.Waiting, s.Ending}
 }
 
 // announce wakes those who wait for a change of the state. f.mu is held.

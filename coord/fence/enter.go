@@ -3,7 +3,7 @@ package fence
 import "context"
 
 // Enter waits until the newest view can be entered, and enters it: not while the job is
-// halted. The rank goes on at the step of its place.
+// halted. The rank goes on at the step of its place. ErrOver is the end of a lockstep job.
 func (f *Fence) Enter(ctx context.Context) (Place, error) {
 	for {
 		p, changed, err := f.enter()
@@ -27,6 +27,9 @@ func (f *Fence) enter() (Place, <-chan struct{}, error) {
 			return Place{}, nil, why
 		}
 		return Place{}, nil, ended(s)
+	}
+	if s.Over && f.mu.cursor == nil {
+		return f.place(), nil, ErrOver
 	}
 	if s.Rank < 0 || s.Halted {
 		return Place{}, f.mu.changed, nil

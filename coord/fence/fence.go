@@ -177,7 +177,7 @@ func (f *Fence) allow() {
 	s := &f.mu.state
 	limit := s.Horizon
 	switch {
-	case !f.mu.in || s.Ending != "" || s.Halted || s.Redo != f.mu.entered.redo:
+	case !f.mu.in || s.Ending != "" || s.Over || s.Halted || s.Redo != f.mu.entered.redo:
 		limit = 0
 	case s.Turn != f.mu.entered.turn:
 		limit = min(limit, s.Cut) // the view that the rank is in holds up to there
@@ -218,6 +218,8 @@ func (f *Fence) refused(at int64) (<-chan struct{}, error) {
 		return nil, nil
 	case s.Ending != "":
 		return nil, ended(s)
+	case s.Over:
+		return nil, ErrOver
 	case s.Halted, s.Redo != f.mu.entered.redo, s.Turn != f.mu.entered.turn && at >= s.Cut:
 		return nil, f.elsewhere()
 	}
@@ -273,6 +275,16 @@ func (f *Fence) report() {
 	}
 }
 
+// lastWords tells the agent whether this rank has come to the end of an epoch: then it leaves
+// since it is done, and is not lost.
+func (f *Fence) lastWords() {
+	now, in := f.progress()
+	now.Ends = f.most.Load() > 0 && now.Used%f.steps == 0
+	if in && f.mu.cursor == nil {
+		_ = f.job.Progress(now) // a connection that has ended has left already
+	}
+}
+
 // progress is how far this rank is, once it has entered a view.
 func (f *Fence) progress() (p agentapi.Progress, in bool) {
 	f.mu.Lock()
@@ -295,6 +307,7 @@ func (f *Fence) Close() {
 	f.once.Do(func() {
 		close(f.stop)
 		f.ended.Wait()
+		f.lastWords()
 		_ = f.job.Detach() // a connection that has ended has left already
 		if f.owns {
 			_ = f.client.Close() // what was to be said is said

@@ -63,6 +63,8 @@ func (f *Fence) answered(by uint64, at int64) (s agentapi.JobState, changed <-ch
 		err = ended(&s)
 	case s.By == by:
 		done = true
+	case s.Over:
+		err = ErrOver
 	case s.Redo != f.mu.seen:
 		err = f.elsewhere()
 	case s.Rank >= 0:

@@ -97,6 +97,15 @@ func (n *Node) Ranks(now time.Duration, ranks []int) {
 	n.reported = now - n.cfg.Beat // at once
 }
 
+// Done says before Ranks that a local rank that is not there any more has left in order, behind the
+// last step of an epoch of a lockstep job.
+func (n *Node) Done(local int) {
+	if n.view != nil && n.view.Rank(n.cfg.Self.ID, local) >= 0 && !slices.Contains(n.left, local) {
+		n.left = append(n.left, local)
+		slices.Sort(n.left)
+	}
+}
+
 // here are the local ranks that the job is told of.
 func (n *Node) here() []int {
 	if len(n.ended) == 0 {
@@ -169,6 +178,8 @@ func (n *Node) Waiting() string {
 		why = append(why, fmt.Sprintf("a majority of the %d voters does not answer: nothing new is decided without it", len(n.view.Voters)))
 	}
 	switch {
+	case n.known.Over:
+		return ""
 	case !n.known.Open:
 		why = append(why, fmt.Sprintf("%d ranks are there, and more are expected", n.view.World()))
 	case n.known.Halted:
