@@ -65,7 +65,7 @@
 //	{"type":"attach","seat":1,"attach":{"plan":HASH,"mode":"lockstep","n":N,"steps":S,…}}
 //	{"type":"state","seat":1,"state":{"view":V,"rank":R,"world":W,"cut":C,"horizon":H,"redo":K,…},"decided":[…]}
 //	{"type":"progress","seat":1,"progress":{"view":V,"redo":K,"done":D,"used":U}}   lockstep, at most ten a second
-//	{"type":"redo","seat":1,"redo":{"view":V,"redo":K,"step":S}}                    lockstep
+//	{"type":"redo","seat":1,"redo":{"view":V,"redo":K,"step":S,"by":B}}             lockstep
 //	{"type":"commit","seat":1,"parts":[{"epoch":E,"span":{"start":A,"stop":B},"digest":HEX}]}   async
 //	{"type":"detach","seat":1}
 //

@@ -55,6 +55,8 @@ type Progress struct {
 	Redo uint64 `json:"redo"`
 	Done int64  `json:"done"`
 	Used int64  `json:"used"`
+	// Ends, right before the rank leaves: the last step that it delivered was the last of an epoch.
+	Ends bool `json:"ends,omitempty"`
 }
 
 // Part is positions that an async rank has done, and their digest.
@@ -74,11 +76,13 @@ type Decided struct {
 }
 
 // Redo names the step from which all ranks of a view go on. Redo is how often the job was
-// set to a step before.
+// set to a step before, as far as the rank has seen. By is drawn for each, so that the rank
+// knows whether its own is the one that holds.
 type Redo struct {
 	View uint64 `json:"view"`
 	Redo uint64 `json:"redo"`
 	Step int64  `json:"step"`
+	By   uint64 `json:"by"`
 }
 
 // MaxParts bounds the parts of a commit.

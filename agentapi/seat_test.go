@@ -101,7 +101,7 @@ func TestSeat(t *testing.T) {
 		n += len(<-decided)
 	}
 	for what, send := range map[string]error{
-		"progress": at.Progress(Progress{3, 4, 1, 2}),
+		"progress": at.Progress(Progress{3, 4, 1, 2, false}),
 	} {
 		if send != nil {
 			t.Fatal(send)
@@ -110,7 +110,7 @@ func TestSeat(t *testing.T) {
 	}
 	_ = at.Commit([]Part{{Span: Span{0, 4}, Digest: "d"}})
 	o.expect(t, "commit d")
-	_ = at.Redo(Redo{1, 3, 2})
+	_ = at.Redo(Redo{1, 3, 2, 9})
 	o.expect(t, "redo")
 	_ = at.Detach()
 	o.expect(t, "left")
@@ -149,7 +149,7 @@ func TestSeatIsTakenAgain(t *testing.T) {
 	}
 	o.expect(t, "attach async")
 	_ = first.Commit([]Part{{Span: Span{0, 4}, Digest: "first"}})
-	_ = first.Redo(Redo{1, 3, 2})
+	_ = first.Redo(Redo{1, 3, 2, 9})
 	_ = second.Commit([]Part{{Span: Span{0, 4}, Digest: "second"}})
 	o.expect(t, "commit second")
 	o.seats[0].Decided([]Decided{{Epoch: 1}})

@@ -18,6 +18,9 @@ type JobState struct {
 	Done    int64   `json:"done"`    // lockstep: steps below it are done by all
 	Halted  bool    `json:"halted"`  // lockstep: a rank is lost, and no redo has said where to go on
 	Redo    uint64  `json:"redo"`    // lockstep: how often the job was set to a step
+	By      uint64  `json:"by"`      // lockstep: Redo.By of the last time
+	Reach   int64   `json:"reach"`   // lockstep: no step from here on was ever to be delivered
+	Turn    uint64  `json:"turn"`    // lockstep: another one where the ranks, or where they go on, are others
 	Epoch   int64   `json:"epoch"`
 	Over    bool    `json:"over"`              // all epochs are closed
 	Lane    []Span  `json:"lane"`              // async: what the rank has to deliver, in this order

@@ -203,7 +203,8 @@ func fill(out *C.hr_batch, d session.Delivery, token uint64) error {
 	}
 	meta := d.Batch.Meta()
 	out.tensors_out, out.samples = C.int32_t(len(fields)), C.int64_t(len(samples))
-	out.epoch, out.step, out.view = C.int64_t(meta.Epoch), C.int64_t(meta.Step), C.int64_t(meta.View)
+	out.epoch, out.step = C.int64_t(meta.Epoch), C.int64_t(meta.Step)
+	out.view, out.turn = C.int64_t(meta.View), C.int64_t(meta.Turn)
 	out.weight, out.errors = C.double(d.Weight), document(d.Errors)
 	*out.token = C.uint64_t(token)
 	return nil

@@ -50,7 +50,7 @@ typedef struct {
 	int32_t tensor_room, tensors_out;
 	int64_t *ids;
 	int64_t id_room, samples;
-	int64_t epoch, step, view;
+	int64_t epoch, step, view, turn;
 	double weight; /* see Batch.weight in Python */
 	char *errors;  /* JSON of the samples that were skipped or filled, or NULL; hr_free */
 } hr_batch;

@@ -17,6 +17,7 @@ type Batch struct {
 	Epoch  int64           `json:"epoch"`
 	Step   int64           `json:"step"`
 	View   int64           `json:"view"`
+	Turn   int64           `json:"turn"`
 	Weight float64         `json:"weight"`
 	Errors json.RawMessage `json:"errors,omitempty"`
 }
@@ -50,7 +51,7 @@ func describe(d session.Delivery, token uint64, from *slots) (Batch, *slot, erro
 	b := d.Batch
 	meta := b.Meta()
 	out := Batch{
-		Token: token, Epoch: meta.Epoch, Step: meta.Step, View: meta.View, Weight: d.Weight,
+		Token: token, Epoch: meta.Epoch, Step: meta.Step, View: meta.View, Turn: meta.Turn, Weight: d.Weight,
 		Errors: d.Errors, IDs: []int64{}, Fields: []Tensor{},
 	}
 	for _, s := range b.Samples() {

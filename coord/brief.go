@@ -3,7 +3,7 @@ package coord
 // Brief is what the machine's state means to an agent that knows it up to a stamp.
 func (m *Machine) Brief(to ID, known Stamp) *Brief {
 	b := &Brief{
-		Known: m.Stamp(), Cut: m.view.Cut, Horizon: m.Horizon(), Step: m.step, Open: m.open, Halted: m.halted, Redos: m.redos, Over: m.Over(),
+		Known: m.Stamp(), Cut: m.view.Cut, Horizon: m.Horizon(), Step: m.step, Open: m.open, Halted: m.halted, Redos: m.redos, By: m.by, Reach: m.reach, Turn: m.turn, Over: m.Over(),
 		Epoch: m.epoch, Committed: m.done.count(), Closed: m.closed,
 	}
 	var ok bool

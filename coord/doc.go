@@ -35,7 +35,11 @@
 // what all had done, and nothing is leased until a Redo says where the trainer goes on.
 // When the last rank is lost the job waits for its ranks as it did at its begin, and goes
 // on where all had been, as by a Redo. Redos are counted: what was done before one does
-// not count after it, and one that comes late or twice is none.
+// not count after it, and one that comes late or twice is none: a Redo names how many there
+// were when its rank was halted, so that of several that answer one halt the first holds.
+// The steps of a turn have the same ranks, who meet in one set of collectives. The job is over when
+// its epochs are, or when all that have worked have left behind the last step of an epoch: then ranks
+// that came late and had no step wait no more.
 //
 // In async mode each rank has a lane, spans of positions that it delivers in their
 // order and commits. It may be ahead of what is committed by Job.Ahead positions:

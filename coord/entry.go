@@ -43,7 +43,8 @@ type Change struct {
 	Evict  []ID
 	Admit  []Admission
 	Ranks  []Ranks
-	Reason string // for people
+	Left   []Ranks // lockstep: those that are out now since they were done: see Report.Left
+	Reason string  // for people
 }
 
 // Ranks are the local ranks that a member has from now on, in order.
@@ -68,10 +69,13 @@ type Extend struct {
 }
 
 // Redo has all ranks go on from a step, counted through the job. Redos is how many there
-// were before it: one that comes twice, or late, is none.
+// were before it, as far as who asks has seen: it answers that halt, and one that comes
+// twice, or late, is none. By is drawn at random for each: who asks knows by it that it is
+// its own redo that holds.
 type Redo struct {
 	View, Redos uint64
 	Step        int64
+	By          uint64
 }
 
 // Commit says what ranks of one member have done. Seq counts the commits of the author from 1:
@@ -181,11 +185,8 @@ func (e *Change) write(w *writer) {
 	for i := range e.Admit {
 		w.admission(&e.Admit[i])
 	}
-	w.count(len(e.Ranks))
-	for i := range e.Ranks {
-		w.id(e.Ranks[i].ID)
-		w.ranks(e.Ranks[i].Ranks)
-	}
+	w.parts(e.Ranks)
+	w.parts(e.Left)
 	w.reason(e.Reason)
 }
 
@@ -196,10 +197,8 @@ func (e *Change) read(r *reader) {
 	for i := range e.Admit {
 		r.admission(&e.Admit[i])
 	}
-	e.Ranks = make([]Ranks, r.length(maxMembers, len(ID{})+1))
-	for i := range e.Ranks {
-		e.Ranks[i] = Ranks{r.id(), r.ranks()}
-	}
+	e.Ranks = r.parts()
+	e.Left = r.parts()
 	e.Reason = r.text(maxReason)
 }
 
@@ -221,12 +220,14 @@ func (e *Redo) write(w *writer) {
 	w.number(e.View)
 	w.number(e.Redos)
 	w.position(e.Step)
+	w.founder(e.By)
 }
 
 func (e *Redo) read(r *reader) {
 	e.View = r.number()
 	e.Redos = r.number()
 	e.Step = r.position()
+	e.By = r.founder()
 }
 
 func (e *Commit) write(w *writer) {

@@ -20,11 +20,16 @@ type Machine struct {
 
 	// Progress.
 	epoch   int64
-	step    int64  // lockstep: what all ranks have done, counted through the job
-	horizon int64  // lockstep: no step from here on was ever leased in this view
-	halted  bool   // lockstep: a member is lost, and no Redo has said where to go on
-	redos   uint64 // lockstep: how many Redos there were
-	settled bool   // lockstep: all ranks have begun the view
+	step    int64   // lockstep: what all ranks have done, counted through the job
+	horizon int64   // lockstep: no step from here on was ever leased in this view
+	halted  bool    // lockstep: a member is lost, and no Redo has said where to go on
+	redos   uint64  // lockstep: how many Redos there were
+	by      uint64  // lockstep: whose the last one was
+	reach   int64   // lockstep: no step from here on was ever leased in any view
+	turn    uint64  // lockstep: how often the ranks, or where they go on, were others
+	settled bool    // lockstep: all ranks have begun the view
+	fresh   []Ranks // lockstep: those that have had no step
+	ended   bool    // lockstep: those that worked are done and have left
 
 	done     spans // async: committed positions of the epoch, a set
 	digest   [2]uint64
@@ -232,7 +237,7 @@ func (m *Machine) change(c *Change) []Effect {
 	if len(evict) == len(m.view.Members) && len(admit) == 0 {
 		return append(out, ignore("a change that evicts everyone")...)
 	}
-	if !m.enter(evict, admit, ranks) {
+	if !m.enter(evict, admit, ranks, c.Left) {
 		return append(out, ignore("ranks that come in view %d, which has not begun everywhere", c.View)...)
 	}
 	return append(out, m.installed(evict, c.Reason))
@@ -266,7 +271,7 @@ func (m *Machine) refuses(a *Admission, admitted []Member) string {
 // enter makes the next view. In lockstep ranks that come must wait until all have begun the
 // view that there is, or a member is lost: so a rank never has to know more than two views,
 // the one it is in and the next.
-func (m *Machine) enter(evict []ID, admit []Member, ranks []Ranks) bool {
+func (m *Machine) enter(evict []ID, admit []Member, ranks, left []Ranks) bool {
 	d := Delta{Evict: evict, Admit: admit, Ranks: ranks}
 	next := m.view.After(&d)
 	next.Seal()
@@ -277,10 +282,15 @@ func (m *Machine) enter(evict []ID, admit []Member, ranks []Ranks) bool {
 		return false
 	}
 	m.settled = m.settled && !lost && !grows
+	if m.job.Mode == Lockstep && (lost || grows) {
+		m.turn++
+	}
 	if m.faults.has(ViewNotCounted) {
 		next.Number = m.view.Number
 	}
 	next.Cut = m.cut(lost, grows)
+	m.ended = m.ended || lost && m.ends(next, left)
+	m.freshen(next)
 	d.Voters, d.Cut = next.Voters, next.Cut
 	m.deltas = append(slices.Clone(m.deltas[max(0, len(m.deltas)-keepDeltas+1):]), d)
 	m.view = *next
@@ -301,12 +311,15 @@ func (m *Machine) enter(evict []ID, admit []Member, ranks []Ranks) bool {
 		return true
 	}
 	switch {
+	case m.ended:
+		m.halted = false
 	case lost && m.view.World() == 0:
 		// Nobody is left who could say where to go on: the job waits for its ranks as at
 		// its begin, and goes on where all had been: a redo to there, for a rank that was
 		// only taken for lost may be beyond.
 		m.open, m.halted, m.horizon = false, false, m.step
 		m.redos++
+		m.by = 0
 	case lost:
 		m.halted = !m.faults.has(LeaseSurvivesLoss)
 	case !m.halted:
@@ -335,6 +348,7 @@ func (m *Machine) cut(lost, ranks bool) int64 {
 func (m *Machine) lease(horizon int64) {
 	if m.job.Mode == Lockstep {
 		m.horizon = max(m.horizon, min(horizon, m.job.last()))
+		m.reach = max(m.reach, m.horizon)
 	}
 }
 
@@ -353,8 +367,14 @@ func (m *Machine) extend(e *Extend) []Effect {
 	if m.halted {
 		return ignore("a member is lost: a redo must say where to go on")
 	}
+	if m.ended {
+		return ignore("the job is over: its ranks are done and have left")
+	}
 	m.step = max(m.step, e.Done)
 	m.settled = m.settled || e.Done >= m.view.Cut
+	if m.settled {
+		m.fresh = nil
+	}
 	m.lease(min(e.Horizon, m.step+2*m.job.Lease))
 	return []Effect{&Extended{m.Horizon(), m.step}}
 }
@@ -365,15 +385,19 @@ func (m *Machine) redo(r *Redo) []Effect {
 		return ignore("a redo in an async job")
 	case (r.View != m.view.Number || r.Redos != m.redos) && !m.faults.has(OldRedo):
 		return ignore("a redo of view %d after %d others, in view %d after %d", r.View, r.Redos, m.view.Number, m.redos)
+	case m.ended:
+		return ignore("a redo in a job that is over")
 	case !m.open:
 		return ignore("a redo while %d of %d ranks are there", m.view.World(), m.job.Expect)
-	case r.Step > m.horizon:
-		return ignore("a redo of step %d, which nobody can have reached: the lease ends at %d", r.Step, m.horizon)
+	case r.Step > m.reach:
+		return ignore("a redo of step %d, which nobody can have reached: no lease went beyond %d", r.Step, m.reach)
 	}
 	m.step, m.epoch = r.Step, m.epochOf(r.Step)
 	m.view.Cut = r.Step
 	m.halted, m.settled, m.horizon = false, false, 0
 	m.redos++
+	m.by = r.By
+	m.turn++
 	m.lease(r.Step + m.job.Lease)
 	return []Effect{&Redone{r.Step}, &Extended{m.Horizon(), m.step}}
 }

@@ -184,6 +184,28 @@ func TestRedoTwice(t *testing.T) {
 	}
 }
 
+// Of two redos that answer one halt the first holds, and is known by what its rank has drawn. Turns
+// count what changes whom a rank meets: not witnesses.
+func TestTheFirstRedoHolds(t *testing.T) {
+	j := lockstep()
+	l := form(t, j, member(1, 1), member(2, 1), member(3, 1))
+	turn := l.Turn()
+	l.apply(&Change{Evict: []ID{named(3)}})
+	l.apply(&Redo{View: 1, Step: 5, By: 77})
+	wants[*Ignored](t, l.last(&Redo{View: 1, Step: 3, By: 88}))
+	if b := l.Brief(named(1), Stamp{}); b.By != 77 || b.Cut != 5 || b.Redos != 1 || b.Turn != turn+2 || b.Reach != 13 {
+		t.Errorf("by %d, cut %d, %d redos, turn %d, reach %d", b.By, b.Cut, b.Redos, b.Turn, b.Reach)
+	}
+	l.apply(&Change{View: 1, Admit: []Admission{admission(j, member(4, 0))}})
+	if l.Turn() != turn+2 || l.View().Number != 2 {
+		t.Errorf("a witness makes turn %d of view %d", l.Turn(), l.View().Number)
+	}
+	// Forward to where an earlier lease was, whose steps may all be done: a newer checkpoint says so.
+	l.apply(&Redo{View: 2, Redos: 1, Step: 0})
+	wants[*Ignored](t, l.last(&Redo{View: 2, Redos: 2, Step: 14}))
+	wants[*Extended](t, l.last(&Redo{View: 2, Redos: 2, Step: 13}))
+}
+
 // Ranks come one view after the other: the next one waits until all have begun the view
 // that there is, so that no rank has to know three of them.
 func TestViewsFollowEachOther(t *testing.T) {
@@ -541,7 +563,7 @@ func entries() []Entry {
 		&Form{Job: j, Members: []Member{member(1, 2), member(2, 0)}, Start: Progress{Epoch: 1, Step: 7, Done: []nd.Span{{Start: 1, Stop: 5}, {Start: 9, Stop: 10}}, Digest: [2]uint64{3, 4}}},
 		&Change{View: 3, Evict: []ID{named(1)}, Admit: []Admission{admission(j, member(4, 1))}, Ranks: []Ranks{{named(2), []int{1, 4, 5}}}, Reason: "it is gone"},
 		&Extend{View: 1 << 40, Redos: 3, Horizon: 9, Done: 8},
-		&Redo{View: 2, Redos: 1, Step: 1 << 50},
+		&Redo{View: 2, Redos: 1, Step: 1 << 50, By: 1 << 60},
 		&Commit{View: 1, Author: named(9), Seq: 77, Parts: []Part{{Local: 1, Epoch: 2, Span: nd.Span{Start: 5, Stop: 6}, Digest: [2]uint64{1, 1 << 63}}}},
 		&Rebalance{View: 1, From: 2, To: 3},
 		&Close{Epoch: 5},
@@ -620,7 +642,7 @@ func messages() []Body {
 		&Join{Admission: admission(j, member(4, 2)), Hops: 2},
 		&Follow{Known: Stamp{5, 1, 2}, Seq: 3},
 		&Brief{Known: Stamp{5, 3, 9}, Deltas: []Delta{{Evict: []ID{named(2)}, Admit: []Member{member(3, 2)}, Ranks: []Ranks{{named(4), []int{1}}}, Voters: []ID{named(1)}, Cut: 7}, {}}},
-		&Brief{Known: Stamp{1 << 63, 3, 9}, View: view, Hint: true, Leader: named(2), Refused: "no", Cut: 9, Redos: 6, Horizon: 20, Step: 10, Halted: true, Epoch: 2, Committed: 5, Closed: &Closed{1, 9, [2]uint64{3, 4}}, Lanes: [][]nd.Span{{{Start: 1, Stop: 4}}, nil}, Seq: 8, Verdicts: []Verdict{Effective, VoidLane}},
+		&Brief{Known: Stamp{1 << 63, 3, 9}, View: view, Hint: true, Leader: named(2), Refused: "no", Cut: 9, Redos: 6, By: 1 << 63, Reach: 30, Turn: 8, Horizon: 20, Step: 10, Halted: true, Epoch: 2, Committed: 5, Closed: &Closed{1, 9, [2]uint64{3, 4}}, Lanes: [][]nd.Span{{{Start: 1, Stop: 4}}, nil}, Seq: 8, Verdicts: []Verdict{Effective, VoidLane}},
 		&Ask{Entry: &Redo{View: 3, Redos: 2, Step: 9}},
 		&Report{Author: named(3), View: 4, Redos: 2, Ranks: []int{0, 2, 5}, Done: 4, Used: 7},
 		&Gone{ID: named(3), Reason: "it left", Hops: 1},
@@ -698,4 +720,38 @@ func TestRedoBeforeAllAreThere(t *testing.T) {
 		t.Errorf("all are there: horizon %d, open %v", l.Horizon(), l.Open())
 	}
 	wants[*Extended](t, l.last(&Redo{View: 1, Step: 3}))
+}
+
+// Where all that have worked leave behind the last step of an epoch the job is over for ranks that came
+// late and had no step; not where one of them is lost, or still works.
+func TestDoneRanksEndTheJob(t *testing.T) {
+	j := lockstep()
+	j.Epochs = 0
+	late := func(t *testing.T) *log {
+		l := form(t, j, member(1, 1), member(2, 1))
+		l.apply(&Extend{Horizon: 16, Done: 3})
+		wants[*Installed](t, l.last(&Change{Admit: []Admission{admission(j, member(3, 1))}}))
+		return l
+	}
+	left := func(n int) Ranks { return Ranks{named(n), []int{0}} }
+	l := late(t)
+	l.apply(&Change{View: 1, Evict: []ID{named(1), named(2)}, Left: []Ranks{left(1), left(2)}})
+	if !l.Over() || l.Halted() {
+		t.Errorf("all are done: over %v, halted %v", l.Over(), l.Halted())
+	}
+	wants[*Ignored](t, l.last(&Redo{View: 2}))
+	l = late(t)
+	l.apply(&Change{View: 1, Evict: []ID{named(1), named(2)}, Left: []Ranks{left(1)}})
+	if l.Over() || !l.Halted() {
+		t.Errorf("one of them is lost: over %v, halted %v", l.Over(), l.Halted())
+	}
+	l = late(t)
+	l.apply(&Change{View: 1, Evict: []ID{named(1)}, Left: []Ranks{left(1)}})
+	if l.Over() || !l.Halted() {
+		t.Errorf("one of them works: over %v, halted %v", l.Over(), l.Halted())
+	}
+	l.apply(&Change{View: 2, Evict: []ID{named(2)}, Left: []Ranks{left(2)}})
+	if !l.Over() || l.Halted() {
+		t.Errorf("then it is done too: over %v, halted %v", l.Over(), l.Halted())
+	}
 }

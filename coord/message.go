@@ -89,6 +89,9 @@ type Brief struct {
 	Open          bool  // all ranks that are expected have been there
 	Halted, Over  bool
 	Redos         uint64 // lockstep: how often there was a Redo
+	By            uint64 // lockstep: Redo.By of the last one
+	Reach         int64  // lockstep: no step from here on was ever leased
+	Turn          uint64 // lockstep: how often the ranks, or where they go on, were others
 	Epoch         int64
 	Committed     int64   // positions of the epoch, async
 	Closed        *Closed // the last epoch that was closed, nil before there is one
@@ -110,6 +113,7 @@ type Report struct {
 	Ranks  []int  // local ranks that are there
 	Done   int64  // lockstep: steps below it are done by all of them
 	Used   int64  // lockstep: steps below it are delivered to one of them
+	Left   []int  // lockstep: local ranks that have left behind the last step of an epoch
 }
 
 // Gone says that an agent is gone for certain: it leaves, or its process has ended. Hops
@@ -241,6 +245,9 @@ func (b *Brief) write(w *writer) {
 	w.flag(b.Halted)
 	w.flag(b.Over)
 	w.number(b.Redos)
+	w.founder(b.By)
+	w.position(b.Reach)
+	w.number(b.Turn)
 	w.position(b.Epoch)
 	w.position(b.Committed)
 	w.closed(b.Closed)
@@ -267,6 +274,9 @@ func (b *Brief) read(r *reader) {
 	b.Cut, b.Horizon, b.Step = r.position(), r.position(), r.position()
 	b.Open, b.Halted, b.Over = r.flag(), r.flag(), r.flag()
 	b.Redos = r.number()
+	b.By = r.founder()
+	b.Reach = r.position()
+	b.Turn = r.number()
 	b.Epoch, b.Committed = r.position(), r.position()
 	b.Closed = r.closed()
 	for range r.length(maxRanks, 1) {
@@ -294,6 +304,7 @@ func (b *Report) write(w *writer) {
 	w.ranks(b.Ranks)
 	w.position(b.Done)
 	w.position(b.Used)
+	w.ranks(b.Left)
 }
 
 func (b *Report) read(r *reader) {
@@ -301,6 +312,7 @@ func (b *Report) read(r *reader) {
 	b.View, b.Redos = r.number(), r.number()
 	b.Ranks = r.ranks()
 	b.Done, b.Used = r.position(), r.position()
+	b.Left = r.ranks()
 }
 
 func (b *Gone) write(w *writer) {

@@ -36,11 +36,22 @@ func (m *Machine) Open() bool { return m.open }
 // Redos counts the Redos of a lockstep job.
 func (m *Machine) Redos() uint64 { return m.redos }
 
+// Reach is where the furthest lease of a lockstep job ended, in whatever view: a Redo goes no
+// further.
+func (m *Machine) Reach() int64 { return m.reach }
+
+// Turn changes with the ranks of a lockstep job, and with each Redo: the steps of a turn have
+// the same ranks. Witnesses that come or go change the view, and not the turn.
+func (m *Machine) Turn() uint64 { return m.turn }
+
 // Settled reports that all ranks of a lockstep job have begun the view.
 func (m *Machine) Settled() bool { return m.settled }
 
-// Over reports that all epochs are closed.
-func (m *Machine) Over() bool { return m.formed && m.job.Epochs > 0 && m.epoch >= m.job.Epochs }
+// Over reports that all epochs are closed, or that the ranks of a lockstep job are done and
+// have left.
+func (m *Machine) Over() bool {
+	return m.ended || m.formed && m.job.Epochs > 0 && m.epoch >= m.job.Epochs
+}
 
 // Epoch is the one that is open.
 func (m *Machine) Epoch() int64 { return m.epoch }
@@ -108,7 +119,12 @@ func (m *Machine) Snapshot() []byte {
 	w.flag(m.open)
 	w.flag(m.halted)
 	w.number(m.redos)
+	w.founder(m.by)
+	w.position(m.reach)
+	w.number(m.turn)
 	w.flag(m.settled)
+	w.parts(m.fresh)
+	w.flag(m.ended)
 	w.closed(m.closed)
 	for i := range m.lanes {
 		w.spans(m.lanes[i].rest)
@@ -150,7 +166,12 @@ func (m *Machine) read(r *reader) {
 	m.open = r.flag()
 	m.halted = r.flag()
 	m.redos = r.number()
+	m.by = r.founder()
+	m.reach = r.position()
+	m.turn = r.number()
 	m.settled = r.flag()
+	m.fresh = r.parts()
+	m.ended = r.flag()
 	m.closed = r.closed()
 	if err := (&Form{Job: m.job, Members: m.view.Members, Start: p}).check(); err != nil {
 		r.fail(err.Error())

@@ -80,6 +80,15 @@ func (w *writer) ranks(list []int) {
 	}
 }
 
+// parts are ranks of several members.
+func (w *writer) parts(list []Ranks) {
+	w.count(len(list))
+	for i := range list {
+		w.id(list[i].ID)
+		w.ranks(list[i].Ranks)
+	}
+}
+
 func (w *writer) members(list []Member) {
 	w.count(len(list))
 	for i := range list {
@@ -242,6 +251,13 @@ func (r *reader) ranks() (list []int) {
 		next += r.count(maxRanks)
 		list = append(list, next)
 		next++
+	}
+	return list
+}
+
+func (r *reader) parts() (list []Ranks) {
+	for range r.length(maxMembers, len(ID{})+1) {
+		list = append(list, Ranks{r.id(), r.ranks()})
 	}
 	return list
 }

@@ -20,6 +20,7 @@ const Padding = -1
 type ahead struct {
 	source sampler.Source
 	id     rank.Identity
+	turn   int64 // of the rank's place
 	epoch  *sampler.Epoch
 	now    sampler.Source // the source in this epoch
 	next   sampler.Resume // what to push next
@@ -32,7 +33,7 @@ type ahead struct {
 
 // restart makes a step the next to push.
 func (a *ahead) restart(to sampler.Resume) {
-	*a = ahead{source: a.source, id: a.id, epoch: to.Stream.Epoch(to.Epoch), now: sampler.InEpoch(a.source, to.Epoch), next: to}
+	*a = ahead{source: a.source, id: a.id, turn: a.turn, epoch: to.Stream.Epoch(to.Epoch), now: sampler.InEpoch(a.source, to.Epoch), next: to}
 }
 
 // fill pushes batches until the pipeline's look-ahead is full.
@@ -77,7 +78,7 @@ func (a *ahead) push(ctx context.Context, pipe *pipeline.Pipeline) (bool, error)
 	if !a.made {
 		a.samples, a.made = a.batch(), true
 	}
-	meta := pipeline.Meta{Epoch: a.next.Epoch, Step: a.next.Step}
+	meta := pipeline.Meta{Epoch: a.next.Epoch, Step: a.next.Step, Turn: a.turn}
 	if a.id.View != nil {
 		meta.View = int64(*a.id.View)
 	}

@@ -71,7 +71,7 @@ func (l *Loader) become(p agentapi.Place) {
 	defer l.mu.Unlock()
 	view := p.View
 	l.id.Rank, l.id.World, l.id.View = p.Rank, p.World, &view
-	l.ahead.id = l.id
+	l.ahead.id, l.ahead.turn = l.id, int64(p.Turn)
 }
 
 // goTo goes to the step of a place. Nothing may be under way.

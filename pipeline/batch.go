@@ -12,6 +12,7 @@ import (
 type Meta struct {
 	Epoch, Step int64
 	View        int64
+	Turn        int64 // of a job whose ranks come and go: agentapi.Place.Turn
 }
 
 // Event is something that happens later on a device. Wait blocks until it has

@@ -168,7 +168,7 @@ func TestPushBatchIsExact(t *testing.T) {
 	release(t, b)
 	for step, n := range []int{0, 3, 4, 0} {
 		b := next(t, p)
-		if m := b.Meta(); m != (Meta{7, int64(step), 2}) || len(b.Samples()) != n {
+		if m := b.Meta(); m != (Meta{7, int64(step), 2, 0}) || len(b.Samples()) != n {
 			t.Fatalf("step %d: meta %+v, %d samples", step, m, len(b.Samples()))
 		}
 		c.check(t, b)

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/headrace/headrace/agentapi"
@@ -164,9 +165,15 @@ func (s *seat) enter(ctx, patience context.Context, o *loaderObject) error {
 // could undo the other's. The caller has the turn.
 func (s *seat) enterPart(ctx, patience context.Context, part Part, o *loaderObject) error {
 	place, err := part.Enter(patience)
+	if errors.Is(err, io.EOF) && !s.async {
+		return nil // the job is over: the next batch is its end
+	}
 	if err != nil || s.async {
 		return err
 	}
+	s.mu.Lock()
+	s.mu.place = place
+	s.mu.Unlock()
 	return o.l.Enter(ctx, place)
 }
 
@@ -175,6 +182,8 @@ type joining struct {
 	loaderAbout
 	Entered bool   `json:"entered"`
 	Waits   string `json:"waits"` // why it has not entered
+	View    uint64 `json:"view"`  // that was entered: not the newest, if there is another since
+	Turn    uint64 `json:"turn"`
 }
 
 // answerJoin takes or enters the seat, for as long as one call may take: so many milliseconds.
@@ -190,9 +199,12 @@ func (o *loaderObject) answerJoin(ctx context.Context, argument []byte, join fun
 	defer cancel()
 	err := join(o.seat, ctx, short, o)
 	if waits(err) && ctx.Err() == nil {
-		return joining{o.is(), false, o.seat.waiting()}, nil
+		return joining{loaderAbout: o.is(), Waits: o.seat.waiting()}, nil
 	}
-	return joining{o.is(), true, ""}, err
+	o.seat.mu.Lock()
+	place := o.seat.mu.place
+	o.seat.mu.Unlock()
+	return joining{loaderAbout: o.is(), Entered: true, View: place.View, Turn: place.Turn}, err
 }
 
 // leaveTime is how long a loader that is closed waits for what was committed to be decided.
@@ -233,6 +245,7 @@ type viewAbout struct {
 	World   int    `json:"world"`
 	Halted  bool   `json:"halted"`
 	Waiting string `json:"waiting"`
+	Turn    uint64 `json:"turn"`
 }
 
 // view is what is known of the newest view. It waits for nothing, and does not join.
@@ -242,7 +255,7 @@ func (s *seat) view() viewAbout {
 		return viewAbout{Number: -1, Rank: -1, Waiting: "this rank has not asked to join yet: it does for its first batch, or to enter"}
 	}
 	place, halted := part.Newest()
-	v := viewAbout{int64(place.View), place.Rank, place.World, halted, part.Waiting()}
+	v := viewAbout{int64(place.View), place.Rank, place.World, halted, part.Waiting(), place.Turn}
 	if place.World == 0 && !s.joined() {
 		v.Number = -1
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -55,6 +56,7 @@ type seat struct {
 		failed  int   // joins that came to nothing
 		failure error // the last of these
 		closed  bool
+		place   agentapi.Place // that was entered last
 	}
 }
 
@@ -210,7 +212,10 @@ func (o *loaderObject) answerSeat(ctx context.Context, method string, argument [
 		if o.seat.async {
 			return nil, true, nd.Errorf(nd.ErrUnsupported, "redo in mode async: what was not committed is delivered again by itself")
 		}
-		return nil, true, part.Redo(ctx, epoch, step.Step)
+		if err = part.Redo(ctx, epoch, step.Step); errors.Is(err, io.EOF) {
+			err = nil // as for enter
+		}
+		return nil, true, err
 	case "set_epoch":
 		var epoch int64
 		if err := json.Unmarshal(argument, &epoch); err == nil && epoch == o.l.Epoch() {

@@ -90,6 +90,7 @@ type seat struct {
 	redo   uint64
 	done   int64
 	used   int64
+	ends   bool // it leaves behind the last step of an epoch
 
 	vacated chan struct{} // closed when it is its seat no more
 }

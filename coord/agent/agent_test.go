@@ -221,8 +221,15 @@ func TestLockstepJobLosesARank(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("the loss of a local rank took %v", took)
 	}
-	if err := workers[0].fence.Redo(ctx, 0, 590); err != nil {
-		t.Fatal(err)
+	// Both say from where, at once: one of them holds, and the other hears so.
+	both := [2]error{}
+	var asking sync.WaitGroup
+	for i, w := range []*worker{workers[0], workers[2]} {
+		asking.Go(func() { both[i] = w.fence.Redo(ctx, 0, 590) })
+	}
+	asking.Wait()
+	if (both[0] == nil) == (both[1] == nil) || !errors.Is(errors.Join(both[:]...), agentapi.ErrView) {
+		t.Fatalf("two redos at once: %v, %v", both[0], both[1])
 	}
 	for i, w := range []*worker{workers[0], workers[2]} {
 		p, err := w.fence.Enter(ctx)

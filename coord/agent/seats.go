@@ -148,7 +148,7 @@ func (a *Agent) with(s *agentapi.Seat, f func(*seat) error) error {
 // Progress is how far a rank is.
 func (a *Agent) Progress(s *agentapi.Seat, p agentapi.Progress) {
 	_ = a.with(s, func(k *seat) error { // of a rank that has gone it does not matter
-		k.view, k.redo, k.done, k.used = p.View, p.Redo, p.Done, p.Used
+		k.view, k.redo, k.done, k.used, k.ends = p.View, p.Redo, p.Done, p.Used, p.Ends
 		a.progress()
 		return nil
 	})
@@ -219,7 +219,7 @@ func (a *Agent) Redo(s *agentapi.Seat, r agentapi.Redo) error {
 		if a.self.node == nil {
 			return nd.Errorf(nd.ErrClosed, "redo: %w", errNoJob)
 		}
-		a.self.node.Redo(a.now(), r.View, r.Redo, r.Step)
+		a.self.node.Redo(a.now(), coord.Redo{View: r.View, Redos: r.Redo, Step: r.Step, By: r.By})
 		return nil
 	})
 }
@@ -249,6 +249,9 @@ func (a *Agent) vacate(k *seat, left bool) {
 	delete(a.told, k.local)
 	a.order = slices.DeleteFunc(a.order, func(local int) bool { return local == k.local })
 	if a.self.node != nil {
+		if left && k.ends {
+			a.self.node.Done(k.local)
+		}
 		a.self.node.Ranks(a.now(), slices.Clone(a.order))
 		a.progress()
 	}
@@ -295,7 +298,7 @@ func (a *Agent) tell(s group.State) {
 	for _, local := range a.order {
 		state := agentapi.JobState{
 			View: view.Number, Rank: -1, World: world, Cut: view.Cut, Horizon: s.Horizon, Done: s.Step,
-			Halted: s.Halted, Redo: s.Redos, Epoch: s.Epoch, Over: s.Over, Waiting: waits,
+			Halted: s.Halted, Redo: s.Redos, By: s.By, Reach: s.Reach, Turn: s.Turn, Epoch: s.Epoch, Over: s.Over, Waiting: waits,
 		}
 		if c := s.Closed; c != nil {
 			state.Closed = &agentapi.Closed{Epoch: c.Epoch, Count: c.Count, Digest: sampler.Digest{Lanes: c.Digest}.String()}

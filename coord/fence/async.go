@@ -78,7 +78,8 @@ func (f *Fence) Settled() []agentapi.Decided {
 	return settled
 }
 
-// ErrOver is the end of an async job: all epochs are complete. It matches io.EOF.
+// ErrOver is the end of a job: all epochs are complete, or the ranks of a lockstep job that had steps are
+// done and have left. It matches io.EOF.
 var ErrOver = fmt.Errorf("the job is over: %w", io.EOF)
 
 // void is what was finished and does not count.

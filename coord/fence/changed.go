@@ -12,8 +12,8 @@ func (f *Fence) Changed() <-chan struct{} {
 	return f.mu.news
 }
 
-// Interrupted reports whether this rank's step is in vain: a rank was lost, a redo was agreed, or
-// its part has ended, since it entered its view. Its collectives are to be aborted: they may wait
+// Interrupted reports whether this rank's step is in vain: a rank was lost, a redo was agreed, the
+// job is over or its part has ended, since it entered its view. Its collectives are to be aborted: they may wait
 // for a rank that does not come. A view in which ranks only come interrupts nothing.
 func (f *Fence) Interrupted() bool {
 	f.mu.Lock()
@@ -24,7 +24,7 @@ func (f *Fence) Interrupted() bool {
 // interrupted is for a rank that has entered a view. f.mu is held.
 func (f *Fence) interrupted() bool {
 	s := &f.mu.state
-	return s.Ending != "" || s.Halted || s.Redo != f.mu.entered.redo
+	return s.Ending != "" || s.Over || s.Halted || s.Redo != f.mu.entered.redo
 }
 
 // Err is why this rank has no part in the job any more, nil while it has one.
@@ -42,12 +42,12 @@ func (f *Fence) Err() error {
 type news struct {
 	entry
 	rank, world     int
-	halted          bool
+	halted, over    bool
 	waiting, ending string
 }
 
 func newsOf(s *agentapi.JobState) news {
-	return news{entry{s.View, s.Redo}, s.Rank, s.World, s.Halted, s.Waiting, s.Ending}
+	return news{entryOf(s), s.Rank, s.World, s.Halted, s.Over, s.Waiting, s.Ending}
 }
 
 // announce wakes those who wait for a change of the state. f.mu is held.

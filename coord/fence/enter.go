@@ -1,14 +1,9 @@
 package fence
 
-import (
-	"context"
-	"time"
-
-	"github.com/headrace/headrace/agentapi"
-)
+import "context"
 
 // Enter waits until the newest view can be entered, and enters it: not while the job is
-// halted. The rank goes on at the step of its place.
+// halted. The rank goes on at the step of its place. ErrOver is the end of a lockstep job.
 func (f *Fence) Enter(ctx context.Context) (Place, error) {
 	for {
 		p, changed, err := f.enter()
@@ -33,57 +28,24 @@ func (f *Fence) enter() (Place, <-chan struct{}, error) {
 		}
 		return Place{}, nil, ended(s)
 	}
+	if s.Over && f.mu.cursor == nil {
+		return f.place(), nil, ErrOver
+	}
 	if s.Rank < 0 || s.Halted {
 		return Place{}, f.mu.changed, nil
 	}
-	if now := (entry{s.View, s.Redo}); !f.mu.in || f.mu.entered != now {
+	if now := entryOf(s); !f.mu.in || f.mu.entered != now {
 		// Where a view has the same ranks and there was no redo, the rank is beyond the cut.
 		at := s.Cut
 		if f.mu.in && now.redo == f.mu.entered.redo {
 			at = max(at, f.done.Load())
 		}
-		f.mu.in, f.mu.entered = true, now
+		f.mu.in, f.mu.entered, f.mu.seen = true, now, max(f.mu.seen, now.redo)
 		f.done.Store(at)
 		f.used.Store(at)
 		f.allow()
 	}
 	return f.place(), nil, nil
-}
-
-// Redo has all ranks go on from a step, and waits until that is agreed. One rank calls it;
-// the others hear of it by their next step, or in Enter.
-func (f *Fence) Redo(ctx context.Context, epoch, step int64) error {
-	f.mu.Lock()
-	before, view, changed := f.mu.state.Redo, f.mu.state.View, f.mu.changed
-	f.mu.Unlock()
-	again := time.NewTicker(time.Second) // what was asked may have got lost
-	defer again.Stop()
-	for {
-		if err := f.job.Redo(agentapi.Redo{View: view, Redo: before, Step: epoch*f.steps + step}); err != nil {
-			return err
-		}
-		for asked := true; asked; {
-			select {
-			case <-changed:
-			case <-again.C:
-				asked = false
-			case <-ctx.Done():
-				return f.waited(ctx, "the redo is not agreed")
-			}
-			f.mu.Lock()
-			s := f.mu.state
-			changed = f.mu.changed
-			f.mu.Unlock()
-			switch {
-			case s.Ending != "":
-				return ended(&s)
-			case s.Redo != before:
-				return nil
-			case s.View != view:
-				return &ViewError{View: s.View, World: s.World, Halted: s.Halted}
-			}
-		}
-	}
 }
 
 // Place is the rank's place in the newest view; Rank is -1 where it has none.
@@ -104,9 +66,9 @@ func (f *Fence) Newest() (p Place, halted bool) {
 // place is where the rank is. f.mu is held.
 func (f *Fence) place() Place {
 	s, at := &f.mu.state, f.done.Load()
-	p := Place{View: s.View, Rank: s.Rank, World: s.World, Epoch: at / f.steps, Step: at % f.steps}
+	p := Place{View: s.View, Rank: s.Rank, World: s.World, Epoch: at / f.steps, Step: at % f.steps, Turn: s.Turn}
 	if f.mu.cursor != nil {
-		p.Epoch, p.Step = s.Epoch, 0
+		p.Epoch, p.Step, p.Turn = s.Epoch, 0, 0
 	}
 	return p
 }

@@ -37,6 +37,7 @@ type Fence struct {
 	limit  atomic.Int64 // lockstep: steps below it may be returned
 	done   atomic.Int64 // lockstep: steps below it are done by this rank
 	used   atomic.Int64
+	most   atomic.Int64 // lockstep: steps below it were delivered by this rank at some time
 	stop   chan struct{}
 	once   sync.Once
 	commit sync.Mutex // held while parts are sent: they go in the lane's order; taken before mu
@@ -47,6 +48,7 @@ type Fence struct {
 		state   agentapi.JobState
 		in      bool          // it has entered a view
 		entered entry         // what the rank works under
+		seen    uint64        // the last redo that the rank knows of: it has entered behind it, or was told of a halt
 		left    bool          // nothing is heard any more
 		changed chan struct{} // closed at the next change, and made anew
 		news    chan struct{} // the same for Changed
@@ -56,8 +58,10 @@ type Fence struct {
 	}
 }
 
-// entry is a view as a rank has entered it: once for each view, and again for each redo.
-type entry struct{ view, redo uint64 }
+// entry is a view as a rank has entered it: once for each turn.
+type entry struct{ view, redo, turn uint64 }
+
+func entryOf(s *agentapi.JobState) entry { return entry{s.View, s.Redo, s.Turn} }
 
 // Place is a rank's place in the job, and where it goes on.
 type Place = agentapi.Place
@@ -142,6 +146,9 @@ func (f *Fence) take(state *agentapi.JobState, decided []agentapi.Decided) {
 	}
 	if state != nil {
 		f.mu.state = *state
+		if f.mu.in && !state.Halted && state.Turn == f.mu.entered.turn && state.Redo == f.mu.entered.redo {
+			f.mu.entered.view = state.View // of the same ranks: a witness came or went
+		}
 		if c := f.mu.cursor; c != nil && state.Ending == "" { // else nothing is known of the lane
 			lane := make([]nd.Span, len(state.Lane))
 			for i, s := range state.Lane {
@@ -172,7 +179,7 @@ func (f *Fence) allow() {
 	switch {
 	case !f.mu.in || f.interrupted():
 		limit = 0
-	case s.View != f.mu.entered.view:
+	case s.Turn != f.mu.entered.turn:
 		limit = min(limit, s.Cut) // the view that the rank is in holds up to there
 	}
 	f.limit.Store(limit)
@@ -211,8 +218,10 @@ func (f *Fence) refused(at int64) (<-chan struct{}, error) {
 		return nil, nil
 	case s.Ending != "":
 		return nil, ended(s)
-	case s.Halted, s.Redo != f.mu.entered.redo, s.View != f.mu.entered.view && at >= s.Cut:
-		return nil, &ViewError{View: s.View, World: s.World, Halted: s.Halted}
+	case s.Over:
+		return nil, ErrOver
+	case s.Halted, s.Redo != f.mu.entered.redo, s.Turn != f.mu.entered.turn && at >= s.Cut:
+		return nil, f.elsewhere()
 	}
 	return f.mu.changed, nil
 }
@@ -239,8 +248,12 @@ func ended(s *agentapi.JobState) error {
 
 // Delivered is told after a step was returned.
 func (f *Fence) Delivered(epoch, step int64) {
-	if at := epoch*f.steps + step + 1; f.used.Load() < at {
+	at := epoch*f.steps + step + 1
+	if f.used.Load() < at {
 		f.used.Store(at)
+	}
+	if f.most.Load() < at {
+		f.most.Store(at)
 	}
 }
 
@@ -262,6 +275,16 @@ func (f *Fence) report() {
 		if in && f.mu.cursor == nil && now != last && f.job.Progress(now) == nil {
 			last = now
 		}
+	}
+}
+
+// lastWords tells the agent whether this rank has come to the end of an epoch: then it leaves
+// since it is done, and is not lost.
+func (f *Fence) lastWords() {
+	now, in := f.progress()
+	now.Ends = f.most.Load() > 0 && now.Used%f.steps == 0
+	if in && f.mu.cursor == nil {
+		_ = f.job.Progress(now) // a connection that has ended has left already
 	}
 }
 
@@ -287,6 +310,7 @@ func (f *Fence) Close() {
 	f.once.Do(func() {
 		close(f.stop)
 		f.ended.Wait()
+		f.lastWords()
 		_ = f.job.Detach() // a connection that has ended has left already
 		if f.owns {
 			_ = f.client.Close() // what was to be said is said

@@ -126,18 +126,19 @@ func TestFenceLockstep(t *testing.T) {
 	cancel()
 
 	// A rank comes at step 120: the old view holds up to there.
-	state.View, state.World, state.Cut, state.Horizon = 4, 5, 120, 130
+	state.View, state.World, state.Cut, state.Horizon, state.Turn = 4, 5, 120, 130, 1
 	seat.State(state)
 	for s := int64(10); s < 20; s++ {
 		if err := f.Lease(ctx, 1, s); err != nil {
 			t.Fatal(err)
 		}
+		f.Delivered(1, s)
 	}
 	var view *ViewError
 	if err := f.Lease(ctx, 1, 20); !errors.As(err, &view) || view.View != 4 || view.Halted {
 		t.Fatalf("the first step of the next view: %v", err)
 	}
-	if p, err := f.Enter(ctx); err != nil || p != (Place{View: 4, Rank: 1, World: 5, Epoch: 1, Step: 20}) {
+	if p, err := f.Enter(ctx); err != nil || p != (Place{View: 4, Rank: 1, World: 5, Epoch: 1, Step: 20, Turn: 1}) {
 		t.Errorf("entered %+v, %v", p, err)
 	}
 	if err := f.Lease(ctx, 1, 20); err != nil {
@@ -145,15 +146,16 @@ func TestFenceLockstep(t *testing.T) {
 	}
 
 	// A rank is lost: nothing passes until a redo says where to go on.
-	state.View, state.World, state.Cut, state.Halted = 5, 4, 118, true
+	state.View, state.World, state.Cut, state.Halted, state.Turn = 5, 4, 118, true, 2
 	seat.State(state)
 	until(ctx, t, f, "the halt", func() bool { return errors.As(f.Lease(ctx, 1, 21), &view) && view.Halted })
 	redone := make(chan error, 1)
 	go func() { redone <- f.Redo(ctx, 1, 15) }()
-	if r := receive(ctx, t, d.redo); r != (agentapi.Redo{View: 5, Step: 115}) {
+	r := receive(ctx, t, d.redo)
+	if r.By == 0 || r != (agentapi.Redo{View: 5, Step: 115, By: r.By}) {
 		t.Errorf("redo %+v", r)
 	}
-	state.Cut, state.Halted, state.Redo, state.Horizon = 115, false, 1, 140
+	state.Cut, state.Halted, state.Redo, state.Horizon, state.By, state.Turn = 115, false, 1, 140, r.By, 3
 	seat.State(state)
 	if err := receive(ctx, t, redone); err != nil {
 		t.Fatal(err)
@@ -161,7 +163,7 @@ func TestFenceLockstep(t *testing.T) {
 	if err := f.Lease(ctx, 1, 15); !errors.As(err, &view) {
 		t.Errorf("before it is entered: %v", err)
 	}
-	if p, err := f.Enter(ctx); err != nil || p != (Place{View: 5, Rank: 1, World: 4, Epoch: 1, Step: 15}) {
+	if p, err := f.Enter(ctx); err != nil || p != (Place{View: 5, Rank: 1, World: 4, Epoch: 1, Step: 15, Turn: 3}) {
 		t.Errorf("entered %+v, %v", p, err)
 	}
 	if err := f.Lease(ctx, 1, 15); err != nil {

@@ -314,7 +314,8 @@ func (n *Node) noteEnded() {
 			n.commit.leave(n, local)
 		}
 	}
-	n.ended = slices.DeleteFunc(n.ended, func(local int) bool { return n.view.Rank(n.cfg.Self.ID, local) < 0 })
+	out := func(local int) bool { return n.view.Rank(n.cfg.Self.ID, local) < 0 }
+	n.ended, n.left = slices.DeleteFunc(n.ended, out), slices.DeleteFunc(n.left, out)
 	i := n.view.Index(n.cfg.Self.ID)
 	if i < 0 {
 		return
@@ -331,7 +332,7 @@ func (n *Node) report() {
 	if !n.member() || n.now-n.reported < n.cfg.Beat {
 		return
 	}
-	r := &coord.Report{Author: n.cfg.Self.ID, View: n.entered, Redos: n.redos, Ranks: n.here(), Done: n.done, Used: n.used}
+	r := &coord.Report{Author: n.cfg.Self.ID, View: n.entered, Redos: n.redos, Ranks: n.here(), Done: n.done, Used: n.used, Left: slices.Clone(n.left)}
 	if n.voter != nil && n.voter.leads {
 		n.reported = n.now
 		n.takeReport(r.Author, r)
@@ -339,7 +340,7 @@ func (n *Node) report() {
 	}
 	to := n.toLeader()
 	last := n.last
-	news := r.View != last.View || r.Redos != last.Redos || !slices.Equal(r.Ranks, last.Ranks)
+	news := r.View != last.View || r.Redos != last.Redos || !slices.Equal(r.Ranks, last.Ranks) || !slices.Equal(r.Left, last.Left)
 	if !news && to.ID == n.lastTo && !n.moved(r.Done) && n.now-n.reported < reportEvery*n.cfg.Beat {
 		return
 	}

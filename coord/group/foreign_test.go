@@ -44,7 +44,7 @@ func (c *cluster) hearAll() {
 // take their own for old: they asked for newer ones all the time and proposed nothing.
 func TestTwoJobsOfOneName(t *testing.T) {
 	c := twoJobs(t)
-	c.nodes[3].Redo(c.now, c.nodes[3].State().View.Number, c.nodes[3].State().Redos, 0)
+	c.nodes[3].Redo(c.now, coord.Redo{View: c.nodes[3].State().View.Number, Redos: c.nodes[3].State().Redos})
 	for _, n := range c.nodes {
 		n.events = nil
 	}

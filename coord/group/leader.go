@@ -26,6 +26,7 @@ type leader struct {
 	waiting bool
 
 	tried map[string]time.Duration // proposals under way, by what they are for
+	done  time.Duration            // when it was first seen that ranks have left since they are done; 0: none has
 }
 
 // wish is a change that is due, by how many it evicts and so on: another member in place of one
@@ -155,15 +156,23 @@ func (l *leader) due(n *Node, m *coord.Machine) *coord.Change {
 	v := m.View()
 	c := &coord.Change{View: v.Number}
 	last := l.leaves(n) && l.last(n, v)
+	lingers := l.lingers(n, m)
 	for i := range v.Members {
 		id := v.Members[i].ID
+		if r := l.reports[id]; lingers && r != nil && !slices.ContainsFunc(v.Members[i].Ranks, func(local int) bool {
+			return !slices.Contains(r.Ranks, local) && !slices.Contains(r.Left, local)
+		}) && len(r.Left) > 0 {
+			continue
+		}
 		if why, gone := n.lost(id); gone && (id != n.cfg.Self.ID || last) {
 			c.Evict = append(c.Evict, id)
 			c.Reason = why
+			l.left(c, id)
 			continue
 		}
 		if r := l.reports[id]; r != nil && !slices.Equal(r.Ranks, v.Members[i].Ranks) {
 			c.Ranks = append(c.Ranks, coord.Ranks{ID: id, Ranks: r.Ranks})
+			l.left(c, id)
 		}
 	}
 	for _, id := range l.order {
@@ -173,6 +182,36 @@ func (l *leader) due(n *Node, m *coord.Machine) *coord.Change {
 	}
 	l.postpone(c, m)
 	return c
+}
+
+// lingers reports whether ranks that have left behind the last step of an epoch are not taken out
+// yet: the others are likely to be about to do so, and the job is over then, where a view without some
+// of them would halt it.
+func (l *leader) lingers(n *Node, m *coord.Machine) bool {
+	left, works := false, false
+	v := m.View()
+	for i := range v.Members {
+		id := v.Members[i].ID
+		r := l.reports[id]
+		left = left || r != nil && len(r.Left) > 0
+		for _, local := range v.Members[i].Ranks {
+			works = works || (r == nil || !slices.Contains(r.Left, local)) && m.Works(id, local)
+		}
+	}
+	switch {
+	case !left:
+		l.done = 0
+	case l.done == 0:
+		l.done = n.now
+	}
+	return left && works && n.now-l.done < n.cfg.Grace
+}
+
+// left notes the ranks of a member that have left since they were done.
+func (l *leader) left(c *coord.Change, id coord.ID) {
+	if r := l.reports[id]; r != nil && len(r.Left) > 0 {
+		c.Left = append(c.Left, coord.Ranks{ID: id, Ranks: r.Left})
+	}
 }
 
 // postpone takes out ranks that come, where they must wait.
@@ -316,7 +355,7 @@ func (l *leader) rebalance(n *Node, m *coord.Machine) {
 // the view. Nothing is leased while a member does not answer, or has lost a rank that the
 // view still has.
 func (l *leader) extend(n *Node, m *coord.Machine) {
-	if m.Halted() {
+	if m.Halted() || m.Over() {
 		return
 	}
 	v, lease := m.View(), m.Job().Lease

@@ -43,6 +43,7 @@ type Node struct {
 
 	ranks      []int  // local ranks that are there
 	ended      []int  // those that have ended, and are in the view still
+	left       []int  // of these, those that were done: see coord.Report
 	entered    uint64 // view that the ranks have entered, after so many redos
 	redos      uint64
 	done, used int64

@@ -97,6 +97,15 @@ func (n *Node) Ranks(now time.Duration, ranks []int) {
 	n.reported = now - n.cfg.Beat // at once
 }
 
+// Done says before Ranks that a local rank that is not there any more has left in order, behind the
+// last step of an epoch of a lockstep job.
+func (n *Node) Done(local int) {
+	if n.view != nil && n.view.Rank(n.cfg.Self.ID, local) >= 0 && !slices.Contains(n.left, local) {
+		n.left = append(n.left, local)
+		slices.Sort(n.left)
+	}
+}
+
 // here are the local ranks that the job is told of.
 func (n *Node) here() []int {
 	if len(n.ended) == 0 {
@@ -112,11 +121,11 @@ func (n *Node) Progress(now time.Duration, view, redos uint64, done, used int64)
 	n.entered, n.redos, n.done, n.used = view, redos, done, used
 }
 
-// Redo asks that all ranks go on from a step. It holds for the view and the number of Redos that
-// the caller knows: the state has a higher one when it is done, or another view where it is void.
-func (n *Node) Redo(now time.Duration, view, redos uint64, step int64) {
+// Redo asks for one. It holds for the view and the number of Redos that the caller knows: the state
+// has a higher one when it is done, with By where it was this one, or another view where it is void.
+func (n *Node) Redo(now time.Duration, r coord.Redo) {
 	n.now = now
-	n.redo.Redo, n.redo.sent = &coord.Redo{View: view, Redos: redos, Step: step}, now-again*n.cfg.Beat
+	n.redo.Redo, n.redo.sent = &r, now-again*n.cfg.Beat
 	n.askRedo()
 	n.ready()
 }
@@ -169,6 +178,8 @@ func (n *Node) Waiting() string {
 		why = append(why, fmt.Sprintf("a majority of the %s does not answer: nothing new is decided without it", many(len(n.view.Voters), "voter")))
 	}
 	switch {
+	case n.known.Over:
+		return ""
 	case !n.known.Open:
 		are := " are"
 		if n.view.World() == 1 {

@@ -14,7 +14,8 @@ type collectives struct {
 	w    *World
 	open map[meeting]*gathering // of steps that are not done
 	done map[int64]bool         // steps that all ranks of a view have done, and no redo has taken back
-	most map[uint64]int64       // by turn: behind the last step that was delivered
+	most map[uint64]int64       // by turn, which is the number of Redos here: behind the last step that was delivered
+	meet map[uint64]*seat       // by coord.Machine's turn: the first of its ranks, in the model's list of them
 	goal int64                  // a redo that the trainer wants of itself: so many steps back
 }
 
@@ -30,7 +31,7 @@ type gathering struct {
 }
 
 func newCollectives(w *World) *collectives {
-	return &collectives{w: w, open: map[meeting]*gathering{}, done: map[int64]bool{}, most: map[uint64]int64{}}
+	return &collectives{w: w, open: map[meeting]*gathering{}, done: map[int64]bool{}, most: map[uint64]int64{}, meet: map[uint64]*seat{}}
 }
 
 // back has the trainer go back some steps of its own.
@@ -45,12 +46,14 @@ func (c *collectives) back(steps int64) {
 //	idle ── delivered ──▶ working ──▶ waiting for all ranks ──▶ done ──▶ idle
 //
 // When a member is lost they give up what they are at, and rank 0 of the new view asks
-// for a redo from where it is. After a redo all go on from its step.
+// for a redo from where it is, and some of the others do, each from where it is: one of them
+// holds. After a redo all go on from its step.
 type lockstepRanks struct {
 	p     *process
 	ranks []*lockstepRank       // in the order of their local ranks
 	until time.Duration         // stalled
 	asked [2]uint64             // view and turn of the last redo, each + 1
+	by    uint64                // it
 	past  map[int]*lockstepRank // local ranks that have ended
 }
 
@@ -137,10 +140,14 @@ func (r *lockstepRanks) poll() {
 // redo asks for one, where the rank is 0 and a member is lost or the trainer wants it.
 func (r *lockstepRanks) redo(s *group.State) {
 	c := r.p.w.steps
-	if !s.Halted && c.goal == 0 || len(r.ranks) == 0 || s.View.Rank(r.p.id, r.ranks[0].local) != 0 {
+	first := len(r.ranks) > 0 && s.View.Rank(r.p.id, r.ranks[0].local) == 0
+	if len(r.ranks) == 0 || !s.Halted && (c.goal == 0 || !first) {
 		return
 	}
 	k := r.ranks[0]
+	if !first && (k.turn != s.Redos || r.p.place%3 == 0) { // it has no state, or leaves it to others
+		return
+	}
 	if r.asked == [2]uint64{s.Known.View + 1, s.Redos + 1} || !s.Halted && (k.busy || k.turn != s.Redos) {
 		return
 	}
@@ -165,7 +172,8 @@ func (r *lockstepRanks) ask(view, turn uint64, step int64) {
 		return
 	}
 	r.p.w.say(r.p.place, "trainer: redo from step %d, view %d, turn %d", step, view, turn)
-	r.p.node.Redo(r.p.local(), view, turn, step)
+	r.by = r.p.rand.Uint64() | 1
+	r.p.node.Redo(r.p.local(), coord.Redo{View: view, Redos: turn, Step: step, By: r.by})
 	r.p.flush()
 }
 
@@ -228,7 +236,7 @@ func (k *lockstepRank) poll(s *group.State) {
 		return
 	}
 	k.busy = true
-	w.deliveredStep(k, v, rank)
+	w.deliveredStep(k, s, v, rank)
 	try := k.try
 	w.after(w.workTime(k.owner.p), func() { k.arrive(try, v, rank) })
 }

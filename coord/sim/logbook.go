@@ -151,13 +151,15 @@ func (l *logbook) lacks(e *group.Event, c config) string {
 	for _, set := range [][]uint64{c.voters, c.outgoing} {
 		have := 0
 		for _, id := range set {
-			for _, o := range l.w.order {
-				if o.id.Raft() != id || o.foreign != "" {
-					continue
+			// A twin that came when the member of its number was out is the voter now.
+			if slices.ContainsFunc(l.w.order, func(o *process) bool {
+				if o.id.Raft() != id || o.foreign == alien {
+					return false
 				}
-				if term, ok := o.node.Term(e.Index); ok && (term == e.Term || term == 0) {
-					have++
-				}
+				term, ok := o.node.Term(e.Index)
+				return ok && (term == e.Term || term == 0)
+			}) {
+				have++
 			}
 		}
 		if len(set) > 0 && have <= len(set)/2 {

@@ -157,7 +157,7 @@ func (w *World) lastWork(p *process) {
 }
 
 // deliveredStep is a step that a rank of a lockstep job is given.
-func (w *World) deliveredStep(k *lockstepRank, v *coord.View, rank int) {
+func (w *World) deliveredStep(k *lockstepRank, s *group.State, v *coord.View, rank int) {
 	p, m := k.owner.p, &w.log.plain
 	w.result.Delivered++
 	w.lastWork(p)
@@ -170,7 +170,15 @@ func (w *World) deliveredStep(k *lockstepRank, v *coord.View, rank int) {
 	want := m.seats(k.turn, k.step)
 	if len(want) != v.World() || want[rank] != (seat{p.id, k.local}) {
 		w.violate("I7", p.place, "step %d of turn %d is delivered to rank %d of %d in view %d, and the log gives it to %d other ranks", k.step, k.turn, rank, v.World(), v.Number, len(want))
+		return
 	}
+	if v != s.View {
+		return // the turn of the view before is not told any more
+	}
+	if first := w.steps.meet[s.Turn]; first != nil && first != &want[0] {
+		w.violate("I7", p.place, "step %d is delivered in turn %d of the ranks, which had others", k.step, s.Turn)
+	}
+	w.steps.meet[s.Turn] = &want[0]
 }
 
 // accept is a part that counts for its rank: no position may do so twice.

@@ -49,6 +49,9 @@ class Batch(Mapping[str, Tensor]):
     view
         Where ranks come and go and keep step: the number of the view that the batch is of;
         0 elsewhere.
+    turn
+        There: another number after each change of the ranks and after each redo, the same on
+        all ranks of a step. The trainer's collectives are known by it.
     weight
         Of a loader's batch: multiply the mean loss of its samples by it, and the mean over
         the ranks, as DDP takes it of gradients, is the mean over the global batch. 1.0 where
@@ -72,6 +75,7 @@ class Batch(Mapping[str, Tensor]):
         "errors",
         "ids",
         "step",
+        "turn",
         "view",
         "weight",
         "weights",
@@ -83,6 +87,8 @@ class Batch(Mapping[str, Tensor]):
     """The epoch of the batch, from 0; 0 for a pipeline."""
     step: int
     """Number of the batch, from 0: within the epoch for a loader, since the start for a pipeline."""
+    turn: int
+    """Another one after each change of the ranks and each redo: see the class."""
     view: int
     """Number of the view that it was made in: see the class."""
     weight: float
@@ -101,6 +107,7 @@ class Batch(Mapping[str, Tensor]):
         self.ids = tuple(room.ids[: out.samples])
         self.epoch = out.epoch
         self.step = out.step
+        self.turn = out.turn
         self.view = out.view
         self.weight = out.weight
         self.weights = tuple(0.0 if padding and i < 0 else 1.0 for i in self.ids)

@@ -54,6 +54,7 @@ class BatchOut(ctypes.Structure):
         ("epoch", c_int64),
         ("step", c_int64),
         ("view", c_int64),
+        ("turn", c_int64),
         ("weight", c_double),
         ("errors", c_void_p),
     )
@@ -62,6 +63,7 @@ class BatchOut(ctypes.Structure):
     epoch: int
     step: int
     view: int
+    turn: int
     weight: float
     errors: int | None
 

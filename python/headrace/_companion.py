@@ -360,7 +360,8 @@ class Companion(Client):
         out, ids = room.out, batch["ids"]
         out.samples, out.tensors_out = len(ids), len(batch["tensors"])
         room.ids[: len(ids)] = ids
-        out.epoch, out.step, out.view, out.weight = batch["epoch"], batch["step"], batch["view"], batch["weight"]
+        out.epoch, out.step, out.view, out.turn = batch["epoch"], batch["step"], batch["view"], batch["turn"]
+        out.weight = batch["weight"]
         room.errors = batch.get("errors") or []
         # Last: from here on the batch goes back with the slot.
         c_uint64.from_address(out.token).value = batch["token"]

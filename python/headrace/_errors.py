@@ -104,10 +104,10 @@ class EngineLost(HeadraceError, ConnectionError):
 
 
 class ViewChanged(HeadraceError):
-    """The ranks of the job are others: nothing is lost, and `Loader.enter` goes on.
+    """The ranks of the job are others, or went back: nothing is lost, and `Loader.enter` goes on.
 
-    view, world
-        Number of the newest view, and of its ranks.
+    view, world, turn
+        Number of the newest view, of its ranks, and its turn: see View.
     halted
         A rank was lost: `Loader.redo` must say from which step all go on, before
         `Loader.enter` returns.
@@ -117,6 +117,7 @@ class ViewChanged(HeadraceError):
     view: int = -1
     world: int = 0
     halted: bool = False
+    turn: int = -1
 
 
 class Void(HeadraceError):

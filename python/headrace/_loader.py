@@ -46,6 +46,9 @@ class View(NamedTuple):
     waiting
         Why nothing new is decided now, such as a lost majority, or why this process is in no
         view; "" if nothing is known to be wrong.
+    turn
+        In lockstep: another one after each change of the ranks and after each `Loader.redo`, the
+        same on all ranks of a step. The trainer's collectives are known by it.
     """
 
     number: int
@@ -53,6 +56,7 @@ class View(NamedTuple):
     world: int
     halted: bool
     waiting: str
+    turn: int
 
 
 @spelled_with(Options.__annotations__)
@@ -399,7 +403,10 @@ class Loader(Engine):
         In a job whose ranks come and go it is for all ranks, and of any epoch: they get
         ViewChanged, and go on from there when they `enter`. So it is after a rank was lost:
         each of the others may call it, with the step that the model's newest state belongs
-        to. Raises ViewChanged if the ranks change meanwhile: call it again.
+        to. The first one holds, and for the others it raises ViewChanged, as it does where
+        this rank has missed another redo: the job goes on already, `enter` it.
+        A step is refused (ConfigError) that this rank has not come to, for it would leave
+        steps out; a rank that had no batch yet may name any that was ever leased.
         """
         self._join()
         where = None if epoch is None else integer("epoch", epoch, 0)
@@ -426,15 +433,16 @@ class Loader(Engine):
         Waits while the job is halted, for a `redo` of any rank. `rank`, `world_size` and
         `batch_size` may be others then, the global batches are the same; `state_dict` says
         where the rank is. The model must be what it was before that step. Before the first
-        batch it joins the job. Raises JobWaiting after `job_timeout`.
+        batch it joins the job. Returns the view that was entered, which may not be the newest
+        any more. Raises JobWaiting after `job_timeout`.
         """
         self._join()
         began = time.monotonic()
         while not (about := self._ask("enter", 1000))["entered"]:  # milliseconds
             self._tell_waiting(about["waits"], time.monotonic() - began)
-        self._about = about
+        self._about = at = about
         self._end_is_due = self._begun = False
-        return self._view()
+        return View(at["view"], at["rank"], at["world"], halted=False, waiting="", turn=at["turn"])
 
     def commit(self, batch: Batch | None = None, *, wait: bool = False, timeout: float | None = 30.0) -> bool:
         """In mode async, says that this process is done with a batch; held or released.
@@ -500,7 +508,7 @@ class Loader(Engine):
 
     def _describe(self, e: ViewChanged) -> None:
         view = self._view()
-        e.view, e.world, e.halted = view.number, view.world, view.halted
+        e.view, e.world, e.halted, e.turn = view.number, view.world, view.halted, view.turn
 
     def report(self, epoch: int | None = None) -> Report:
         """What was returned of an epoch: by default that of the last batch.

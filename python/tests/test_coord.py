@@ -143,7 +143,7 @@ with loader:
     while True:
         try:
             batch = next(loader)
-            say(step=batch.step, ids=batch.ids, rank=loader.rank, world=loader.world_size, view=batch.view)
+            say(step=batch.step, ids=batch.ids, rank=loader.rank, world=loader.world_size, view=batch.view, turn=batch.turn)
         except StopIteration:
             say(end=True)
             break
@@ -151,11 +151,24 @@ with loader:
             say(changed=True, view=e.view, world=e.world, halted=e.halted)
             word = sys.stdin.readline().split()
             if word[0] == "redo":
-                loader.redo(int(word[1]))
+                try:
+                    loader.redo(int(word[1]))
+                except hr.ViewChanged as late:
+                    say(late=str(late), halted=late.halted)
             entered = loader.enter()
             assert (entered.rank, entered.world) == (loader.rank, loader.world_size)
+            say(turn=entered.turn)
             continue
-        if sys.stdin.readline() == "lost\\n":  # as a collective of the trainer shows it
+        word = sys.stdin.readline()
+        if word == "never\\n":
+            for wrong in ({"step": 2**63 - 1}, {"step": 0, "epoch": 2**62}, {"step": 7}, {"step": 3, "epoch": 1}):
+                try:
+                    loader.redo(**wrong)
+                    say(taken=wrong)
+                except hr.ConfigError:
+                    pass
+            sys.stdin.readline()
+        if word == "lost\\n":  # as a collective of the trainer shows it
             while not loader.view.halted:
                 time.sleep(0.01)
 """
@@ -206,14 +219,17 @@ def test_lockstep_over_a_killed_rank(nodes: Nodes, crops: hr.Crops, rank: Any) -
     with hr.Loader(crops, batch_size=8, seed=3, rank=0, world_size=1, coord="off") as alone:
         plan = [list(b.ids) for b in alone]
 
-    def step(number: int, who: list[Rank]) -> None:
+    def step(number: int, who: list[Rank]) -> int:
         parts = [r.says() for r in who]
         assert {(p["step"], p["world"]) for p in parts} == {(number, len(who))}
+        (turn,) = {p["turn"] for p in parts}
         parts.sort(key=lambda p: p["rank"])
         assert [i for p in parts for i in p["ids"]] == plan[number]
+        return turn
 
+    turn = -1
     for number in range(4):
-        step(number, ranks)
+        turn = step(number, ranks)
         if number < 3:
             for r in ranks:
                 r.go()
@@ -224,10 +240,15 @@ def test_lockstep_over_a_killed_rank(nodes: Nodes, crops: hr.Crops, rank: Any) -
     for r in rest:
         said = r.says()
         assert said["changed"] and said["halted"] and said["world"] == 2
-    rest[1].go("enter")
     rest[0].go("redo 3")
+    assert rest[0].says()["turn"] > turn
+    rest[1].go("redo 2")  # it has seen the halt that the other one has answered
+    assert "the job went back to step 3 of epoch 0" in (said := rest[1].says())["late"] and not said["halted"]
+    rest[1].says()
     for number in range(3, 50):
-        step(number, rest)
+        assert step(number, rest) > turn
+        if number == 5:
+            rest[0].go("never")  # what cannot be gone on from is an error, and changes nothing
         for r in rest:
             r.go()
     for r in rest:
