@@ -103,8 +103,8 @@ func TestLiveTwoNodes(t *testing.T) {
 		l.startAll(2, "--nnodes", "1:2", "--live-timeout", "3", "--metrics-port", "0")
 		l.kill(l.nodes[0].cmd.Process.Pid)
 		_, _, _ = l.nodes[0].wait()
-		l.says(1, "a majority of the 1 voters does not answer")
-		if status, text := l.ready(1); status != http.StatusServiceUnavailable || !strings.Contains(text, "a majority of the 1 voters does not answer") {
+		l.says(1, "a majority of the 1 voter does not answer")
+		if status, text := l.ready(1); status != http.StatusServiceUnavailable || !strings.Contains(text, "a majority of the 1 voter does not answer") {
 			t.Errorf("/readyz: %d, %s", status, text)
 		}
 		l.ends(1, 75, "stopped safely after 3s", "witness")
