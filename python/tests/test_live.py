@@ -84,7 +84,7 @@ def test_a_killed_process_is_started_again(job: subprocess.Popen[str], tmp_path:
     assert set(stored) == set(range(256))
 
 
-@pytest.mark.parametrize(("restarts", "epochs", "lost"), [(0, 2, 0), (2, 30, 1)])
+@pytest.mark.parametrize(("restarts", "epochs", "lost"), [(0, 60, 0), (2, 60, 1)])
 def test_the_model_of_survivors_is_that_of_one_process(tmp_path: Path, restarts: int, epochs: int, lost: int) -> None:
     """A rank is killed in the middle, once the one that leads the collectives: no step is left out or done twice.
 
