@@ -84,27 +84,24 @@ def test_a_killed_process_is_started_again(job: subprocess.Popen[str], tmp_path:
     assert set(stored) == set(range(256))
 
 
-@pytest.mark.parametrize(("restarts", "epochs", "lost"), [(0, 60, 0), (2, 60, 1)])
-def test_the_model_of_survivors_is_that_of_one_process(tmp_path: Path, restarts: int, epochs: int, lost: int) -> None:
-    """A rank is killed in the middle, once the one that leads the collectives: no step is left out or done twice.
-
-    With restarts the new process gets the model from the others, or comes when all is done.
-    """
+@pytest.mark.parametrize("lost", [0, 1])
+def test_the_model_of_survivors_is_that_of_one_process(tmp_path: Path, lost: int) -> None:
+    """A rank is killed in the middle, once the one that leads the collectives: no step is left out or done twice."""
     rng = np.random.default_rng(5)
     data = write_array(
         tmp_path / "image.zarr", rng.integers(0, 255, (32, 128, 128), dtype=np.uint8), (8, 32, 32), compress=True
     )
-    arguments = [str(TRAIN), "--data", str(data), "--epochs", str(epochs), "--out"]
+    arguments = [str(TRAIN), "--data", str(data), "--epochs", "60", "--out"]
     subprocess.run([sys.executable, "-P", *arguments, str(tmp_path / "alone")], check=True, capture_output=True, timeout=60)
     alone = json.loads(next((tmp_path / "alone").glob("*.json")).read_text())
     command = [sys.executable, "-P", "-m", "headrace", "launch", "--live", "--live-profile", "fast", "--nproc-per-node", "3"]
-    command += ["--max-restarts", str(restarts), *arguments, str(tmp_path / "out")]
+    command += [*arguments, str(tmp_path / "out")]
     env = os.environ | {"PYTHON_EXEC": sys.executable}
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as launcher:
         assert launcher.stdout is not None
         try:
             for line in launcher.stdout:
-                if said := re.fullmatch(rf"rank {lost} of 3, process (\d+): step 10\n", line):
+                if said := re.search(rf"rank {lost} of 3, process (\d+): step 1\d\b", line):  # lines of two may be mixed
                     os.kill(int(said[1]), signal.SIGKILL)
                     break
             _, errors = launcher.communicate(timeout=90)
