@@ -537,6 +537,10 @@ func (a *Agent) note(e group.Event) {
 			}
 		case *coord.Outcome:
 			a.watch.decides(a.now(), x)
+		case *coord.Rebalanced:
+			if e.Entry.(*coord.Rebalance).All {
+				a.event("stalled", a.watch.stalled(x))
+			}
 		}
 	case group.Dropped:
 		a.drops.add(dropMalformed)

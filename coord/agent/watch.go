@@ -152,6 +152,17 @@ func (w *watch) names(gone []coord.ID) string {
 	return strings.Join(list, ", ") + " out: "
 }
 
+// stalled says whose lane another rank has now, since it stood still.
+func (w *watch) stalled(x *coord.Rebalanced) string {
+	where := ""
+	if w.view != nil {
+		if i := w.view.Index(w.view.Owner(x.From)); i >= 0 {
+			where = " on " + w.view.Members[i].Name
+		}
+	}
+	return fmt.Sprintf("rank %d%s commits nothing: rank %d, which has nothing left, gets its last %s", x.From, where, x.To, many(int(x.Moved), "position"))
+}
+
 // missing counts the members of a that b has not.
 func missing(a, b *coord.View) (n int64) {
 	for i := range a.Members {
