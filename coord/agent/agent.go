@@ -16,6 +16,7 @@ import (
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/coord"
 	"github.com/headrace/headrace/coord/group"
+	"github.com/headrace/headrace/internal/plural"
 	"github.com/headrace/headrace/nd"
 )
 
@@ -526,7 +527,7 @@ func (a *Agent) note(e group.Event) {
 	case group.Viewed:
 		a.watch.installs(a.now(), e.View)
 		a.viewed(e.View)
-		a.event("view", fmt.Sprintf("view %d: %s, %s", e.View.Number, many(len(e.View.Members), "node"), many(e.View.World(), "rank")))
+		a.event("view", fmt.Sprintf("view %d: %s, %s", e.View.Number, plural.Of(len(e.View.Members), "node"), plural.Of(e.View.World(), "rank")))
 	case group.Decided:
 		a.decided(e)
 	case group.Applied:
@@ -557,14 +558,6 @@ func (a *Agent) note(e group.Event) {
 	default:
 		a.event(e.Kind.String(), e.Reason)
 	}
-}
-
-// many is a number of things, in words.
-func many(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprint(n, " ", what)
 }
 
 var errNoJob = errors.New("the agent has no part in a job")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headrace/headrace/coord"
 	"github.com/headrace/headrace/coord/group"
+	"github.com/headrace/headrace/internal/plural"
 )
 
 const (
@@ -160,7 +161,7 @@ func (w *watch) stalled(x *coord.Rebalanced) string {
 			where = " on " + w.view.Members[i].Name
 		}
 	}
-	return fmt.Sprintf("rank %d%s commits nothing: rank %d, which has nothing left, gets its last %s", x.From, where, x.To, many(int(x.Moved), "position"))
+	return fmt.Sprintf("rank %d%s commits nothing: rank %d, which has nothing left, gets its last %s", x.From, where, x.To, plural.Of(x.Moved, "position"))
 }
 
 // missing counts the members of a that b has not.
