@@ -262,7 +262,7 @@ func (m *Machine) refuses(a *Admission, admitted []Member) string {
 	case a.Job != m.job.Name:
 		return fmt.Sprintf("it belongs to job %q, this is %q", a.Job, m.job.Name)
 	case a.Plan != m.job.Plan && len(a.Ranks) > 0:
-		return fmt.Sprintf("its plan is %.40q, the job's %.40q: data, seed, batch or shuffle differ", a.Plan, m.job.Plan)
+		return PlanDiffers(a.Plan, m.job.Plan)
 	case a.ID.Raft() == 0, slices.ContainsFunc(m.view.Members, same), slices.ContainsFunc(admitted, same):
 		return "it is a member, or one has its number"
 	case world > maxRanks || len(m.view.Members)+len(admitted) >= maxMembers:
