@@ -95,8 +95,8 @@ func TestMovesAreBounded(t *testing.T) {
 	}
 }
 
-// What a rank has that stands still goes to an idle one after a time, which is doubled while nothing
-// comes of it, and begins again with a commit. Of two idle ranks the one that has worked gets it.
+// What a rank has that stands still goes to an idle one after a time, which is longer for the next one
+// if that is in vain, and begins again with a commit. Of two idle ranks the one that has worked gets it.
 func TestStalledLanesAreTaken(t *testing.T) {
 	n := asyncLeader(t, 4, 10) // no lane has more than its reserve
 	m, seq := n.Machine(), uint64(0)
@@ -138,7 +138,7 @@ func TestStalledLanesAreTaken(t *testing.T) {
 	if moves := look(beat); moves != nil {
 		t.Fatalf("at once: %+v", moves)
 	}
-	n.now += n.cfg.Stall / 2
+	n.now += n.cfg.Stall / 4
 	commit(2, 28)
 	if moves := look(n.cfg.Stall - beat); moves != nil {
 		t.Fatalf("soon after a commit: %+v", moves)
@@ -148,11 +148,44 @@ func TestStalledLanesAreTaken(t *testing.T) {
 		t.Fatalf("before twice the time: %+v", moves)
 	}
 	want(look(2*beat), 1, 3)
-	commit(3, 29)
-	if moves := look(n.cfg.Stall - beat); moves != nil {
+	n.now += n.cfg.Stall
+	commit(3, 29) // that took it so long
+	if moves := look(2*n.cfg.Stall - beat); moves != nil {
 		t.Fatalf("soon after another commit: %+v", moves)
 	}
-	want(look(2*beat), 3, 0) // rank 1 has stood still
+	want(look(3*beat), 3, 0) // rank 1 has stood still
+}
+
+// Nothing but an effective commit is a sign of work: neither one that the log has had already, nor a
+// new view, if the rank had its positions before.
+func TestNoSignOfWork(t *testing.T) {
+	const rank = 2
+	v := &coord.View{Members: []coord.Member{{ID: identity(1), Ranks: []int{0, 1, rank}}}}
+	v.Seal()
+	l := lanes{}
+	p := place{identity(1), rank}
+	l.of(p, time.Second).holds = true
+	outcome := &coord.Outcome{Author: identity(1), Seq: 1, Parts: []coord.Part{{Local: rank}}, Verdicts: []coord.Verdict{coord.VoidLane}}
+	l.outcome(outcome, 2*time.Second)
+	outcome.Verdicts[0], outcome.Again = coord.Effective, true
+	l.outcome(outcome, 3*time.Second)
+	l.dealt(v, 4*time.Second)
+	if w := l[p]; w.since != time.Second || w.committed != 0 {
+		t.Errorf("a sign of work: %+v", *w)
+	}
+	outcome.Again = false
+	l.outcome(outcome, 5*time.Second)
+	if w := l[p]; w.since != 5*time.Second || w.committed != w.since || w.longest != 4*time.Second {
+		t.Errorf("after a commit: %+v", *w)
+	}
+	l[p].holds = false // it has nothing, and is dealt something
+	l.dealt(v, 6*time.Second)
+	if w := l[p]; w.since != 6*time.Second {
+		t.Errorf("dealt a lane: %+v", *w)
+	}
+	if l.dealt(&coord.View{}, 7*time.Second); len(l) != 0 {
+		t.Errorf("ranks that are gone are kept: %v", l)
+	}
 }
 
 // All of why nothing is decided is said, whatever it is.

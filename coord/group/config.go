@@ -38,8 +38,8 @@ type Config struct {
 	// Grace is how long an agent that gossip holds for dead may still come back.
 	Grace time.Duration
 	// Stall is how long a rank of an async job may commit nothing while others have nothing left to
-	// do: then they get what it has, and what it commits of that is void. It is doubled with each time
-	// that nothing came of, so that work which takes longer than this comes to an end too.
+	// do: then one of them gets what it has, and what it commits of that is void. Who works longer than
+	// this gets the longer time; see work.patience.
 	Stall time.Duration
 }
 

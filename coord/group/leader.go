@@ -34,7 +34,7 @@ type leader struct {
 type wish struct{ evict, admit, ranks int }
 
 func (l *leader) reset() {
-	*l = leader{joins: map[coord.ID]*coord.Join{}, gone: map[coord.ID]string{}, reports: map[coord.ID]*coord.Report{}, heard: map[coord.ID]time.Duration{}, unknown: map[coord.ID]time.Duration{}, tried: map[string]time.Duration{}, lanes: newLanes()}
+	*l = leader{joins: map[coord.ID]*coord.Join{}, gone: map[coord.ID]string{}, reports: map[coord.ID]*coord.Report{}, heard: map[coord.ID]time.Duration{}, unknown: map[coord.ID]time.Duration{}, tried: map[string]time.Duration{}, lanes: lanes{}}
 }
 
 // maxJoins bounds who waits to be admitted: a storm of joiners comes in by parts.

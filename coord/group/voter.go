@@ -279,6 +279,9 @@ func (n *Node) apply(e *raftpb.Entry) {
 			some = append(some, e.Author)
 		case *coord.Rebalanced:
 			some = append(some, lanes.Owner(e.From), lanes.Owner(e.To))
+			if v.leads {
+				n.lead.lanes.moved(e, entry.(*coord.Rebalance).All, lanes, n.now)
+			}
 		case *coord.Refused:
 			n.lead.refuse(n, e)
 		}

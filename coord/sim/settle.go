@@ -44,10 +44,13 @@ func (w *World) working() bool {
 // their lanes, perhaps after some that hang too.
 func (w *World) patience() time.Duration {
 	const still = 20 * time.Second
-	if slices.ContainsFunc(w.order, func(p *process) bool { return p.hangs }) {
-		return still + 4*w.sc.Profile.config().Stall
+	hang := 1 // ranks, one after the other of which may have the last positions
+	for _, p := range w.order {
+		if p.hangs {
+			hang += len(p.ranks)
+		}
 	}
-	return still
+	return still + w.sc.Profile.config().Stall*time.Duration(hang*(hang+1)/2)
 }
 
 // stop watches a job that has lost a majority for good: its last leases are used up, and
