@@ -154,21 +154,34 @@ func (a *Agent) Progress(s *agentapi.Seat, p agentapi.Progress) {
 	})
 }
 
-// progress reports what all ranks of this node have done.
+// progress reports what all ranks of this node that are in the view have done.
 func (a *Agent) progress() {
-	if len(a.order) == 0 || a.self.node == nil {
+	if a.self.node == nil {
 		return
 	}
-	first := a.seats[a.order[0]]
-	view, done, used := first.view, first.done, first.used
-	for _, local := range a.order[1:] {
-		k := a.seats[local]
-		if k.redo != first.redo {
-			return // one of them has not heard of the redo
-		}
-		view, done, used = min(view, k.view), min(done, k.done), max(used, k.used)
+	if p, ok := a.reached(a.self.node.State().Ranks); ok {
+		a.self.node.Progress(a.now(), p.View, p.Redo, p.Done, p.Used)
 	}
-	a.self.node.Progress(a.now(), view, first.redo, done, used)
+}
+
+// reached is how far all of these ranks are; false where one of them has not heard of a redo that
+// another has. They are those in the view: one that waits for a view that has it, in the place of a rank that
+// was lost, has heard of none, and is let in only when all others have begun theirs: they must not wait
+// for it.
+func (a *Agent) reached(in []int) (p agentapi.Progress, ok bool) {
+	for _, local := range a.order {
+		k := a.seats[local]
+		switch {
+		case !slices.Contains(in, local):
+			continue
+		case !ok:
+			p, ok = agentapi.Progress{View: k.view, Redo: k.redo, Done: k.done, Used: k.used}, true
+		case k.redo != p.Redo:
+			return p, false
+		}
+		p.View, p.Done, p.Used = min(p.View, k.view), min(p.Done, k.done), max(p.Used, k.used)
+	}
+	return p, ok
 }
 
 // Commit is what a rank has done.
