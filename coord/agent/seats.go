@@ -154,34 +154,17 @@ func (a *Agent) Progress(s *agentapi.Seat, p agentapi.Progress) {
 	})
 }
 
-// progress reports what all ranks of this node that are in the view have done.
+// progress tells how far the ranks of this node are.
 func (a *Agent) progress() {
 	if a.self.node == nil {
 		return
 	}
-	if p, ok := a.reached(a.self.node.State().Ranks); ok {
-		a.self.node.Progress(a.now(), p.View, p.Redo, p.Done, p.Used)
-	}
-}
-
-// reached is how far all of these ranks are; false where one of them has not heard of a redo that
-// another has. They are those in the view: one that waits for a view that has it, in the place of a rank that
-// was lost, has heard of none, and is let in only when all others have begun theirs: they must not wait
-// for it.
-func (a *Agent) reached(in []int) (p agentapi.Progress, ok bool) {
-	for _, local := range a.order {
+	list := make([]group.Reached, len(a.order))
+	for i, local := range a.order {
 		k := a.seats[local]
-		switch {
-		case !slices.Contains(in, local):
-			continue
-		case !ok:
-			p, ok = agentapi.Progress{View: k.view, Redo: k.redo, Done: k.done, Used: k.used}, true
-		case k.redo != p.Redo:
-			return p, false
-		}
-		p.View, p.Done, p.Used = min(p.View, k.view), min(p.Done, k.done), max(p.Used, k.used)
+		list[i] = group.Reached{Local: local, View: k.view, Redos: k.redo, Done: k.done, Used: k.used}
 	}
-	return p, ok
+	a.self.node.Progress(a.now(), list)
 }
 
 // Commit is what a rank has done.

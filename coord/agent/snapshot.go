@@ -131,8 +131,8 @@ func (a *Agent) readLoads(now time.Duration) {
 // step is the newest that is known to be done, lockstep: this node's own ranks know more of
 // it than the log.
 func (a *Agent) step(s *group.State) int64 {
-	if p, ok := a.reached(s.Ranks); ok && p.Redo == s.Redos {
-		return max(p.Done, s.Step)
+	if step, redos := a.self.node.Reached(); redos == s.Redos {
+		return max(step, s.Step)
 	}
 	return s.Step
 }

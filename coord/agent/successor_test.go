@@ -96,29 +96,3 @@ func TestSuccessorComesBehindARedo(t *testing.T) {
 		t.Fatalf("step %d: %v", at, err)
 	}
 }
-
-// What ranks of a node have reached together is told by those in the view, once all of them have
-// heard of the same redos.
-func TestReached(t *testing.T) {
-	t.Parallel()
-	a := &Agent{order: []int{0, 1, 2}, seats: map[int]*seat{
-		0: {local: 0, view: 4, redo: 2, done: 30, used: 31},
-		1: {local: 1}, // it waits for a view
-		2: {local: 2, view: 3, redo: 2, done: 28, used: 32},
-	}}
-	for _, c := range []struct {
-		in   []int
-		want agentapi.Progress
-		ok   bool
-	}{
-		{[]int{0, 2}, agentapi.Progress{View: 3, Redo: 2, Done: 28, Used: 32}, true},
-		{[]int{2}, agentapi.Progress{View: 3, Redo: 2, Done: 28, Used: 32}, true},
-		{in: []int{0, 1, 2}},
-		{in: nil},
-		{in: []int{5}}, // it is in the view, and has gone
-	} {
-		if p, ok := a.reached(c.in); ok != c.ok || ok && p != c.want {
-			t.Errorf("of the ranks %v: %+v, %v", c.in, p, ok)
-		}
-	}
-}
