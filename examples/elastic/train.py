@@ -1,6 +1,6 @@
 """Train in step on ranks of which any may die, and others come: the model is that of one process alone.
 
-    headrace launch --live --nproc-per-node 3 train.py --data image.zarr --out results
+    headrace launch --live --max-restarts 2 --nproc-per-node 3 train.py --data image.zarr --out results
 
 The "model" is a vector of whole numbers that every step changes, so that a step that is left out or
 done twice shows. Its collectives go over sockets of one host; a trainer with torch makes a process
