@@ -434,12 +434,17 @@ class Loader(Engine):
         `batch_size` may be others then, the global batches are the same; `state_dict` says
         where the rank is. The model must be what it was before that step. Before the first
         batch it joins the job. Returns the view that was entered, which may not be the newest
-        any more. Raises JobWaiting after `job_timeout`.
+        any more. Raises JobWaiting after `job_timeout`, and ViewChanged where a rank was lost of
+        which this one has not heard: perhaps no other one is left that could `redo`.
         """
         self._join()
         began = time.monotonic()
-        while not (about := self._ask("enter", 1000))["entered"]:  # milliseconds
-            self._tell_waiting(about["waits"], time.monotonic() - began)
+        try:
+            while not (about := self._ask("enter", 1000))["entered"]:  # milliseconds
+                self._tell_waiting(about["waits"], time.monotonic() - began)
+        except ViewChanged as e:
+            self._describe(e)
+            raise
         self._about = at = about
         self._end_is_due = self._begun = False
         return View(at["view"], at["rank"], at["world"], halted=False, waiting="", turn=at["turn"])
