@@ -81,10 +81,10 @@ class Group:
             self.close()
             raise
 
-    def model(self, mine: np.ndarray | None) -> np.ndarray:
-        """The model of a rank that has it, for those that are new."""
+    def model(self, mine: np.ndarray | None) -> np.ndarray | None:
+        """The model of a rank that has it, for those that are new. None: no rank has it."""
         given = self.exchange(np.array([0] * (SIZE + 1) if mine is None else [1, *mine], dtype=np.int64))
-        return next(x[1:] for x in given if x[0])
+        return next((x[1:] for x in given if x[0]), None)
 
 
 def send(peer: socket.socket, rows: np.ndarray) -> None:
@@ -153,7 +153,12 @@ def train(loader: hr.Loader, epochs: int, meet: Path) -> np.ndarray | None:
         try:
             if group is None or group.turn != batch.turn:
                 group = Group(loader, batch.turn, meet)
-                models = {step: group.model(models.get(step) if not new or step == 0 else None)}
+                model = group.model(models.get(step) if not new or step == 0 else None)
+                if model is None:  # all that had it were lost at once, and this trainer stores no checkpoint
+                    group.close()
+                    go_on(loader, 0, again=True, new=True)
+                    continue
+                models = {step: model}
             total = sum(group.exchange(gradient(batch)))
         except OSError:  # a rank is gone, which the loader may not know yet: its next batch would leave this step out
             go_on(loader, step, again=not new, new=new)
