@@ -143,6 +143,8 @@ def train(loader: hr.Loader, epochs: int, meet: Path) -> np.ndarray | None:
                 return None
             continue  # the next epoch
         except hr.JobWaiting:
+            if new and loader.view is not None and loader.view.halted:  # no rank that has a model is left: from the begin
+                go_on(loader, 0, again=True, new=True)
             continue  # a rank that comes is let in up to 512 steps later, or at a redo
         except hr.ViewChanged:
             if group is not None:

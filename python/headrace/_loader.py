@@ -406,9 +406,10 @@ class Loader(Engine):
         to. The first one holds, and for the others it raises ViewChanged, as it does where
         this rank has missed another redo: the job goes on already, `enter` it.
         A step is refused (ConfigError) that this rank has not come to, for it would leave
-        steps out; a rank that had no batch yet may name any that was ever leased.
+        steps out; a rank that had no batch yet may name any that was ever leased. It may be
+        the one that answers the halt in which it has come, too.
         """
-        self._join()
+        self._join(halted=True)
         where = None if epoch is None else integer("epoch", epoch, 0)
         try:
             self._ask("redo", {"step": integer("step", step, 0), "epoch": where})
@@ -498,14 +499,16 @@ class Loader(Engine):
         closed = self._ask("closed") if self._about["job"] else None
         return closed if closed is None or self._async else closed | {"digest": None}
 
-    def _join(self) -> None:
-        """Takes this rank's seat in the job, at the first use."""
+    def _join(self, *, halted: bool = False) -> None:
+        """Takes this rank's seat in the job, at the first use; `halted`: a view that waits for a redo will do."""
         self._open_handle()
         began = time.monotonic()
         while self._about["job"] and not self._about["joined"]:
             about = self._ask("join", 1000)  # milliseconds
             if not self._about["joined"]:  # else another thread is further
                 self._about = about
+            if halted and (view := self._view()).halted and view.rank >= 0:
+                return
             self._tell_waiting(about["waits"], time.monotonic() - began)
 
     def _view(self) -> View:
