@@ -229,14 +229,27 @@ func (a *Agent) Detach(s *agentapi.Seat, left bool) {
 	})
 }
 
-// Ended is evidence from who has started a rank: its process is gone. The view is told at
-// once, whether or not the connection has ended; another process holds it, perhaps.
+// Ended is evidence from who has started a rank: its process is gone. The view is told, whether or
+// not the connection has ended: another process holds it, perhaps. What the rank has said at
+// last may not be read yet, that it is done above all, and is waited for a little.
 func (a *Agent) Ended(local int) {
 	a.inbox.put(call(func() {
-		if k := a.seats[local]; k != nil {
-			a.vacate(k, false)
+		if k := a.seats[local]; k != nil && k.ended == 0 {
+			k.ended = a.now()
 		}
 	}))
+}
+
+// burial is how long a rank whose process is gone has for what it has said.
+const burial = 100 * time.Millisecond
+
+// bury takes out the ranks whose processes are gone, and whose connections have not ended.
+func (a *Agent) bury() {
+	for _, local := range slices.Clone(a.order) {
+		if k := a.seats[local]; k.ended > 0 && a.now()-k.ended >= burial {
+			a.vacate(k, false)
+		}
+	}
 }
 
 func (a *Agent) vacate(k *seat, left bool) {
