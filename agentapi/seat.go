@@ -25,7 +25,7 @@ type Coordinator interface {
 
 // Attach is a rank that wants to be in the job, and what it means by the job.
 type Attach struct {
-	Plan   string `json:"plan"`   // sampler.Stream.PlanHash
+	Plan   string `json:"plan"`   // sampler.Stream.PlanSummary
 	Mode   string `json:"mode"`   // lockstep or async
 	N      int64  `json:"n"`      // samples of an epoch
 	Steps  int64  `json:"steps"`  // of an epoch

@@ -16,7 +16,7 @@
 //	Extend     the lease of a lockstep job: steps below the horizon may be delivered
 //	Redo       lockstep: the trainer names the step from which all ranks go on
 //	Commit     async: positions are done
-//	Rebalance  async: the tail of a slow lane is given to an idle one
+//	Rebalance  async: the tail of a slow lane is given to an idle one, or all of one that stands still
 //	Close      the epoch is complete
 //
 // An entry that does not fit where it stands in the log (a view that is over, a

@@ -95,11 +95,13 @@ type Part struct {
 	Digest [2]uint64
 }
 
-// Rebalance gives the tail half of what the rank From has left to the rank To,
-// which has nothing. Ranks are those of the view.
+// Rebalance gives the tail half of what the rank From has left beyond the reserve to the
+// rank To, which has nothing; or All of it, where From stands still. Ranks are those of the
+// view.
 type Rebalance struct {
 	View     uint64
 	From, To int
+	All      bool
 }
 
 // Close ends an epoch that is complete.
@@ -262,12 +264,14 @@ func (e *Rebalance) write(w *writer) {
 	w.number(e.View)
 	w.count(e.From)
 	w.count(e.To)
+	w.flag(e.All)
 }
 
 func (e *Rebalance) read(r *reader) {
 	e.View = r.number()
 	e.From = r.count(maxRanks)
 	e.To = r.count(maxRanks)
+	e.All = r.flag()
 }
 
 func (e *Close) write(w *writer) { w.position(e.Epoch) }

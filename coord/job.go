@@ -41,7 +41,7 @@ func ParseMode(name string) (Mode, error) {
 // Job is what all members of a job must mean. It does not change while the job lives.
 type Job struct {
 	Name   string // of the run
-	Plan   string // sampler.Stream.PlanHash
+	Plan   string // sampler.Stream.PlanSummary, or any text that only the same plan has
 	Mode   Mode
 	N      int64 // positions of an epoch
 	Steps  int64 // of an epoch, lockstep

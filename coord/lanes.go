@@ -124,20 +124,24 @@ func (m *Machine) deal(pool spans) {
 	}
 }
 
-// steal gives the tail half of a lane to another one.
-func (m *Machine) steal(from, to *lane) bool {
-	n := from.rest.count() - m.job.Reserve
-	if n < 2 || to.rest.count() > 0 {
-		return false
+// steal gives the tail half of a lane to another one, or all of it. It returns how much
+// that was.
+func (m *Machine) steal(from, to *lane, all bool) int64 {
+	n := (from.rest.count() - m.job.Reserve) / 2
+	if all {
+		n = from.rest.count()
 	}
-	moved := from.rest.tail(n / 2)
+	if n < 1 || to.rest.count() > 0 {
+		return 0
+	}
+	moved := from.rest.tail(n)
 	if m.faults.has(StealKeeps) {
 		from.rest = append(from.rest, moved...)
 	}
 	for _, x := range moved {
 		to.rest.give(x)
 	}
-	return true
+	return n
 }
 
 // finish takes the lane's next positions off it, if they are these.

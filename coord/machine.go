@@ -76,8 +76,11 @@ type (
 		ID     ID
 		Reason string
 	}
-	// Rebalanced: the lanes of two ranks are others.
-	Rebalanced struct{ From, To int }
+	// Rebalanced: so many positions are in the lane of another rank now.
+	Rebalanced struct {
+		From, To int
+		Moved    int64
+	}
 	// Closed: an epoch is complete.
 	Closed struct {
 		Epoch  int64
@@ -259,7 +262,7 @@ func (m *Machine) refuses(a *Admission, admitted []Member) string {
 	case a.Job != m.job.Name:
 		return fmt.Sprintf("it belongs to job %q, this is %q", a.Job, m.job.Name)
 	case a.Plan != m.job.Plan && len(a.Ranks) > 0:
-		return fmt.Sprintf("its plan is %.40q, the job's %.40q: data, seed, batch or shuffle differ", a.Plan, m.job.Plan)
+		return PlanDiffers(a.Plan, m.job.Plan)
 	case a.ID.Raft() == 0, slices.ContainsFunc(m.view.Members, same), slices.ContainsFunc(admitted, same):
 		return "it is a member, or one has its number"
 	case world > maxRanks || len(m.view.Members)+len(admitted) >= maxMembers:
@@ -471,10 +474,12 @@ func (m *Machine) rebalance(r *Rebalance) []Effect {
 		return ignore("lanes of view %d in view %d", r.View, m.view.Number)
 	case r.From >= len(m.lanes) || r.To >= len(m.lanes) || r.From == r.To:
 		return ignore("from lane %d to %d of %d", r.From, r.To, len(m.lanes))
-	case !m.steal(&m.lanes[r.From], &m.lanes[r.To]):
+	}
+	moved := m.steal(&m.lanes[r.From], &m.lanes[r.To], r.All)
+	if moved == 0 {
 		return ignore("lane %d has too little, or %d has work", r.From, r.To)
 	}
-	return []Effect{&Rebalanced{r.From, r.To}}
+	return []Effect{&Rebalanced{r.From, r.To, moved}}
 }
 
 func (m *Machine) close(c *Close) []Effect {

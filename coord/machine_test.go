@@ -328,6 +328,27 @@ func TestRebalance(t *testing.T) {
 	wants[*Ignored](t, l.last(&Rebalance{From: 0, To: 2}))
 }
 
+// A rank that has nothing left gets all that one has which stands still, the reserve too; what
+// that one commits of it is void then.
+func TestRebalanceAll(t *testing.T) {
+	l := form(t, async(200), member(1, 2))
+	l.apply(&Commit{Author: named(1), Seq: 1, Parts: []Part{{Local: 1, Span: nd.Span{Start: 100, Stop: 200}}}})
+	l.apply(&Commit{Author: named(1), Seq: 2, Parts: []Part{{Span: nd.Span{Start: 0, Stop: 98}}}})
+	wants[*Ignored](t, l.last(&Rebalance{From: 0, To: 1}))
+	if r := wants[*Rebalanced](t, l.last(&Rebalance{From: 0, To: 1, All: true})); r.Moved != 2 {
+		t.Errorf("%d positions were moved", r.Moved)
+	}
+	wants[*Ignored](t, l.last(&Rebalance{From: 0, To: 1, All: true}))
+	last := []Part{{Span: nd.Span{Start: 98, Stop: 100}}}
+	if o := wants[*Outcome](t, l.last(&Commit{Author: named(1), Seq: 3, Parts: last})); o.Verdicts[0] != VoidLane {
+		t.Errorf("of the rank that stood still: %v", o.Verdicts)
+	}
+	last[0].Local = 1
+	if o := wants[*Outcome](t, l.last(&Commit{Author: named(1), Seq: 4, Parts: last})); o.Verdicts[0] != Effective || l.Committed() != 200 {
+		t.Errorf("of the one that has it now: %v, %d committed", o.Verdicts, l.Committed())
+	}
+}
+
 // checkWhole says that each position is in one lane or committed, which is what makes
 // an epoch exact (I4, I5) whatever comes.
 func checkWhole(t *testing.T, m *Machine) {
@@ -372,7 +393,7 @@ func (p *player) step() {
 		p.change(v)
 	case 1:
 		if n := p.Lanes(); n > 1 {
-			p.apply(&Rebalance{View: v.Number, From: p.r.IntN(n), To: p.r.IntN(n)})
+			p.apply(&Rebalance{View: v.Number, From: p.r.IntN(n), To: p.r.IntN(n), All: p.r.IntN(4) == 0})
 		}
 	default:
 		p.commit(v)
@@ -565,7 +586,7 @@ func entries() []Entry {
 		&Extend{View: 1 << 40, Redos: 3, Horizon: 9, Done: 8},
 		&Redo{View: 2, Redos: 1, Step: 1 << 50, By: 1 << 60},
 		&Commit{View: 1, Author: named(9), Seq: 77, Parts: []Part{{Local: 1, Epoch: 2, Span: nd.Span{Start: 5, Stop: 6}, Digest: [2]uint64{1, 1 << 63}}}},
-		&Rebalance{View: 1, From: 2, To: 3},
+		&Rebalance{View: 1, From: 2, To: 3, All: true},
 		&Close{Epoch: 5},
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headrace/headrace/coord"
 	"github.com/headrace/headrace/coord/agent"
+	"github.com/headrace/headrace/internal/plural"
 	"github.com/headrace/headrace/launcher/rendezvous"
 )
 
@@ -314,7 +315,7 @@ func (k *keeper) count(s *agent.Sight) {
 	} else if k.full == 0 {
 		k.full = max(1, k.now)
 	} else if k.now-k.full >= crowded {
-		k.decide(rendezvous.Event{Kind: rendezvous.Stop, Reason: "the job has " + many(k.max, "node") + ", and takes no more"}, 1)
+		k.decide(rendezvous.Event{Kind: rendezvous.Stop, Reason: "the job has " + plural.Of(k.max, "node") + ", and takes no more"}, 1)
 		return
 	}
 	if n >= k.min {
@@ -325,7 +326,7 @@ func (k *keeper) count(s *agent.Sight) {
 		k.short, k.from = true, k.now
 	}
 	if k.now-k.from >= settle || len(v.Members) == 1 {
-		k.halt(rendezvous.Event{Kind: rendezvous.Stop, Cause: first, Reason: many(n, "node") + " left of at least " + strconv.Itoa(k.min)}, 0)
+		k.halt(rendezvous.Event{Kind: rendezvous.Stop, Cause: first, Reason: plural.Of(n, "node") + " left of at least " + strconv.Itoa(k.min)}, 0)
 	}
 }
 

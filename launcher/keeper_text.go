@@ -7,6 +7,7 @@ import (
 
 	"github.com/headrace/headrace/coord"
 	"github.com/headrace/headrace/coord/agent"
+	"github.com/headrace/headrace/internal/plural"
 )
 
 // tellView tells of a new view in one line: who is in the job, and what has changed.
@@ -28,7 +29,7 @@ func (k *keeper) tellView(s *agent.Sight) {
 			idle++
 		}
 	}
-	text := fmt.Sprintf("view %d: %s on %s", v.Number, many(v.World(), "rank"), many(nodes, "node"))
+	text := fmt.Sprintf("view %d: %s on %s", v.Number, plural.Of(v.World(), "rank"), plural.Of(nodes, "node"))
 	if idle > 0 {
 		text += fmt.Sprintf(", %d without ranks", idle)
 	}
@@ -50,9 +51,9 @@ func (k *keeper) changes(before, v *coord.View, s *agent.Sight) string {
 		}
 		switch n := len(v.Members[at].Ranks) - len(m.Ranks); {
 		case n < 0:
-			fewer = append(fewer, many(-n, "rank")+" of "+name(m, v))
+			fewer = append(fewer, plural.Of(-n, "rank")+" of "+name(m, v))
 		case n > 0:
-			more = append(more, many(n, "rank")+" of "+name(m, v))
+			more = append(more, plural.Of(n, "rank")+" of "+name(m, v))
 		}
 	}
 	for i := range v.Members {
@@ -122,14 +123,6 @@ func few(names []string) string {
 		return fmt.Sprintf("%s, … (%d in all)", strings.Join(names[:shown], ", "), len(names))
 	}
 	return strings.Join(names, ", ")
-}
-
-// many counts.
-func many(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // tellDeaf tells once that nothing is decided any more, and once that it is again.

@@ -141,9 +141,10 @@ func TestJobAllocatesNothing(t *testing.T) {
 				step(t, l, way.commit)
 			}
 		}
-		// The pipeline's goroutines allocate now and then: one more in each step is a whole one.
+		// The pipeline's goroutines allocate now and then, on a busy machine more: one more in each
+		// step is a whole one.
 		least := 1e9
-		for range 5 {
+		for n := 0; n < 5 || i > 0 && n < 25 && least > alone+0.5; n++ {
 			least = min(least, testing.AllocsPerRun(1, some)/steps-way.lists)
 		}
 		if i == 0 {

@@ -1,5 +1,7 @@
 package sampler
 
+import "fmt"
+
 // PlanHash is a hash, 32 hex digits, of everything that decides which sample is
 // in which global batch: ranks whose hashes are equal have the same batches, and a
 // state fits a stream that has the hash of the one it was made from. The number
@@ -20,4 +22,12 @@ func (s Stream) PlanHash() string {
 		h.numbers(nil)
 	}
 	return h.fingerprint()
+}
+
+// PlanSummary is PlanHash and, behind it, what it was made of as "name=value", for who must say
+// in what two plans differ. The hash decides whether they do: a long fingerprint is cut, and the
+// blocks of a source are not in the text. It has at most 255 bytes.
+func (s Stream) PlanSummary() string {
+	return fmt.Sprintf("%s data=%.32s n=%d batch=%d seed=%d shuffle=%t tail=%s block=%d window=%d",
+		s.PlanHash(), s.Fingerprint, s.N, s.Global, s.Seed, s.Shuffle, s.Tail, s.Block, s.Window)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,9 @@ only if something that was asked for does not work.`,
 			}
 			s.Libraries = filepath.SplitList(os.Getenv("LD_LIBRARY_PATH"))
 			s.MPS = os.Getenv("CUDA_MPS_PIPE_DIRECTORY")
+			if err := gossipFlags(gossip, keyFile); err != nil {
+				return err
+			}
 			if s.Gossip = gossip; len(gossip) > 0 {
 				key, err := readKey(keyFile)
 				if err != nil {
@@ -59,6 +63,19 @@ only if something that was asked for does not work.`,
 	cmd.Flags().StringVar(&keyFile, "key-file", "", "file with the job's key, for --gossip (default: HEADRACE_KEY_FILE)")
 	cmd.Flags().StringVar(&python, "python", "", "interpreter to look for the package in (default: python3)")
 	return cmd
+}
+
+// gossipFlags finds what cannot be meant.
+func gossipFlags(gossip []string, keyFile string) error {
+	for _, address := range gossip {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return usagef("--gossip %q: host:port of an agent, as it says when it is ready", address)
+		}
+	}
+	if keyFile != "" && len(gossip) == 0 {
+		return usagef("--key-file is for --gossip, which is missing")
+	}
+	return nil
 }
 
 func (a *app) printChecks(checks []doctor.Check) error {

@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/headrace/headrace/nd"
 )
@@ -107,7 +108,7 @@ An array is named by a path or a file:// URI.`,
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetVersionTemplate("headrace {{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{meantFlag(cmd, err)} })
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON on stdout")
 	root.AddCommand(a.info(), a.read(), a.gen(), a.bench(), a.order(), a.probe(), a.engine(), a.doctor(), a.demo(), a.launch(), a.agent(), a.simulate())
 	root.SetHelpCommand(help())
@@ -146,6 +147,23 @@ func noCommand(cmd *cobra.Command, args []string) error {
 		return usagef("unknown command %q, did you mean %q?", args[0], near[0])
 	}
 	return usagef("unknown command %q", args[0])
+}
+
+// meantFlag adds to the error of an unknown flag the nearest that there is.
+func meantFlag(cmd *cobra.Command, err error) error {
+	unknown, is := errors.AsType[*pflag.NotExistError](err)
+	if !is {
+		return err
+	}
+	var flags cobra.Command // cobra knows what is near among commands
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+	})
+	flags.SuggestionsMinimumDistance = 2 // letters; as for commands
+	if near := flags.SuggestionsFor(unknown.GetSpecifiedName()); len(near) > 0 {
+		return fmt.Errorf("%w, did you mean --%s?", err, near[0])
+	}
+	return err
 }
 
 // exactly asks for the named arguments, one each.

@@ -196,6 +196,9 @@ func (a *app) simulateOne(ctx context.Context, f *simulateFlags) (*sim.Summary, 
 
 // simulateMany runs the seeds, and writes those down that fail: the first one shrunk.
 func (a *app) simulateMany(ctx context.Context, f *simulateFlags) (*sim.Summary, error) {
+	if err := os.MkdirAll(f.out, 0o755); err != nil { // not after an hour
+		return nil, nd.Errorf(nd.ErrIO, "--out: %w", err)
+	}
 	bar := a.progress()
 	done := int64(0)
 	sweep := sim.Sweep{From: f.from, To: f.to, Options: f.options, Jobs: f.jobs, Done: func(*sim.Result) {

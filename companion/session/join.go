@@ -85,7 +85,7 @@ func (s *seat) sit(ctx context.Context, o *loaderObject) error {
 // attach is what the loader means by the job, and where it is.
 func (o *loaderObject) attach() agentapi.Attach {
 	stream, at := o.l.Stream(), o.l.State()
-	a := agentapi.Attach{Plan: stream.PlanHash(), Mode: "lockstep", N: stream.N, Steps: stream.Steps(), Epoch: at.Epoch, Step: at.NextPosition / stream.Global}
+	a := agentapi.Attach{Plan: stream.PlanSummary(), Mode: "lockstep", N: stream.N, Steps: stream.Steps(), Epoch: at.Epoch, Step: at.NextPosition / stream.Global}
 	if at.NextPosition >= stream.Delivered().Stop {
 		a.Step = stream.Steps()
 	}

@@ -122,6 +122,40 @@ func (s *seat) taken() Part {
 	return s.mu.part
 }
 
+// redoJob has all ranks of the job go on from a step. It returns what it waits for still if the
+// caller's time is over.
+func (o *loaderObject) redoJob(ctx context.Context, part Part, argument []byte) (waits any, err error) {
+	var step struct {
+		Epoch *int64 `json:"epoch"`
+		Step  int64  `json:"step"`
+		Wait  int64  `json:"wait"` // milliseconds; 0: for ever
+	}
+	if err := Parse(argument, &step); err != nil {
+		return nil, err
+	}
+	if o.seat.async {
+		return nil, nd.Errorf(nd.ErrUnsupported, "redo in mode async: what was not committed is delivered again by itself")
+	}
+	epoch := o.l.Epoch()
+	if step.Epoch != nil {
+		epoch = *step.Epoch
+	}
+	bounded := ctx
+	if step.Wait > 0 {
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeout(ctx, time.Duration(step.Wait)*time.Millisecond)
+		defer cancel()
+	}
+	err = part.Redo(bounded, epoch, step.Step)
+	if errors.Is(err, io.EOF) {
+		return nil, nil // as for enter
+	}
+	if waiting, is := errors.AsType[*agentapi.WaitError](err); is && ctx.Err() == nil {
+		return waiting.Error(), nil
+	}
+	return nil, err
+}
+
 // flushed is what a flush came to.
 type flushed struct {
 	Void    [][3]int64 `json:"void"`    // epoch, start and stop of parts that do not count
@@ -198,24 +232,8 @@ func (o *loaderObject) answerSeat(ctx context.Context, method string, argument [
 		}
 		return nil, true, nil
 	case "redo":
-		var step struct {
-			Epoch *int64 `json:"epoch"`
-			Step  int64  `json:"step"`
-		}
-		if err := Parse(argument, &step); err != nil {
-			return nil, true, err
-		}
-		epoch := o.l.Epoch()
-		if step.Epoch != nil {
-			epoch = *step.Epoch
-		}
-		if o.seat.async {
-			return nil, true, nd.Errorf(nd.ErrUnsupported, "redo in mode async: what was not committed is delivered again by itself")
-		}
-		if err = part.Redo(ctx, epoch, step.Step); errors.Is(err, io.EOF) {
-			err = nil // as for enter
-		}
-		return nil, true, err
+		waits, err := o.redoJob(ctx, part, argument)
+		return waits, true, err
 	case "set_epoch":
 		var epoch int64
 		if err := json.Unmarshal(argument, &epoch); err == nil && epoch == o.l.Epoch() {

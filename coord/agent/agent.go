@@ -16,6 +16,7 @@ import (
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/coord"
 	"github.com/headrace/headrace/coord/group"
+	"github.com/headrace/headrace/internal/plural"
 	"github.com/headrace/headrace/nd"
 )
 
@@ -528,7 +529,7 @@ func (a *Agent) note(e group.Event) {
 	case group.Viewed:
 		a.watch.installs(a.now(), e.View)
 		a.viewed(e.View)
-		a.event("view", fmt.Sprintf("view %d: %s, %s", e.View.Number, many(len(e.View.Members), "node"), many(e.View.World(), "rank")))
+		a.event("view", fmt.Sprintf("view %d: %s, %s", e.View.Number, plural.Of(len(e.View.Members), "node"), plural.Of(e.View.World(), "rank")))
 	case group.Decided:
 		a.decided(e)
 	case group.Applied:
@@ -539,6 +540,10 @@ func (a *Agent) note(e group.Event) {
 			}
 		case *coord.Outcome:
 			a.watch.decides(a.now(), x)
+		case *coord.Rebalanced:
+			if e.Entry.(*coord.Rebalance).All {
+				a.event("stalled", a.watch.stalled(x))
+			}
 		}
 	case group.Dropped:
 		a.drops.add(dropMalformed)
@@ -555,14 +560,6 @@ func (a *Agent) note(e group.Event) {
 	default:
 		a.event(e.Kind.String(), e.Reason)
 	}
-}
-
-// many is a number of things, in words.
-func many(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprint(n, " ", what)
 }
 
 var errNoJob = errors.New("the agent has no part in a job")

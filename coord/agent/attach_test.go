@@ -46,7 +46,7 @@ func TestFirstAttachFails(t *testing.T) {
 	defer w.die()
 	wrong = want
 	wrong.Ahead = 7
-	if _, err := h.attach(ctx, 1, wrong); err == nil || !strings.Contains(err.Error(), "ahead 7; they mean lockstep, \"p\", 10, 10, 0, 0") {
+	if _, err := h.attach(ctx, 1, wrong); err == nil || !strings.Contains(err.Error(), "ahead 7, the job's 0") {
 		t.Errorf("ranks of another look-ahead: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headrace/headrace/agentapi"
@@ -80,8 +81,7 @@ func (a *Agent) attach(s *agentapi.Seat, want agentapi.Attach, at endpoint) erro
 	case a.seats[local] != nil:
 		return &takenError{local, a.seats[local].vacated}
 	case a.former != nil && !same(a.former, &want):
-		return nd.Errorf(nd.ErrConfig, "local rank %d means another job than the ranks before it: mode %s, plan %.40q, n %d, steps %d, epochs %d, ahead %d; they mean %s, %.40q, %d, %d, %d, %d",
-			local, want.Mode, want.Plan, want.N, want.Steps, want.Epochs, want.Ahead, a.former.Mode, a.former.Plan, a.former.N, a.former.Steps, a.former.Epochs, a.former.Ahead)
+		return nd.Errorf(nd.ErrConfig, "local rank %d means another job than the ranks before it: %s", local, differs(&want, a.former))
 	}
 	if a.self.node == nil && at.address != a.address {
 		var literal bool
@@ -132,6 +132,23 @@ func same(a, b *agentapi.Attach) bool {
 	x, y := *a, *b
 	x.Epoch, x.Step, y.Epoch, y.Step = 0, 0, 0, 0
 	return x == y
+}
+
+// differs says what a rank means that the job's ranks do not.
+func differs(a, job *agentapi.Attach) string {
+	var list []string
+	if why := coord.PlanDiffers(a.Plan, job.Plan); why != "" {
+		list = append(list, why)
+	}
+	for _, f := range []struct {
+		name        string
+		mine, their any
+	}{{"mode", a.Mode, job.Mode}, {"n", a.N, job.N}, {"steps", a.Steps, job.Steps}, {"epochs", a.Epochs, job.Epochs}, {"ahead", a.Ahead, job.Ahead}} {
+		if f.mine != f.their {
+			list = append(list, fmt.Sprintf("%s %v, the job's %v", f.name, f.mine, f.their))
+		}
+	}
+	return strings.Join(list, "; ")
 }
 
 // with runs a function for an attached rank.

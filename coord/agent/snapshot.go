@@ -187,7 +187,7 @@ func (a *Agent) picture() page.Snapshot {
 		p.Events = append(p.Events, page.Event(e))
 	}
 	j := a.job()
-	p.Job = page.Job{Name: a.config.Job, Plan: j.Plan, N: j.N, Steps: j.Steps, Epochs: j.Epochs, Expect: max(j.Expect, a.config.Expect)}
+	p.Job = page.Job{Name: a.config.Job, Plan: coord.PlanHash(j.Plan), N: j.N, Steps: j.Steps, Epochs: j.Epochs, Expect: max(j.Expect, a.config.Expect)}
 	if j.Plan != "" {
 		p.Job.Mode = j.Mode.String()
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headrace/headrace/coord"
 	"github.com/headrace/headrace/coord/group"
+	"github.com/headrace/headrace/internal/plural"
 )
 
 const (
@@ -150,6 +151,17 @@ func (w *watch) names(gone []coord.ID) string {
 		list = append(list, fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(list, ", ") + " out: "
+}
+
+// stalled says whose lane another rank has now, since it stood still.
+func (w *watch) stalled(x *coord.Rebalanced) string {
+	where := ""
+	if w.view != nil {
+		if i := w.view.Index(w.view.Owner(x.From)); i >= 0 {
+			where = " on " + w.view.Members[i].Name
+		}
+	}
+	return fmt.Sprintf("rank %d%s commits nothing: rank %d, which has nothing left, gets its last %s", x.From, where, x.To, plural.Of(x.Moved, "position"))
 }
 
 // missing counts the members of a that b has not.

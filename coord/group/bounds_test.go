@@ -3,6 +3,7 @@ package group
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headrace/headrace/coord"
 )
@@ -92,6 +93,66 @@ func TestMovesAreBounded(t *testing.T) {
 			t.Errorf("%d moves at once, want %d", moves, want)
 		}
 	}
+}
+
+// What a rank has that stands still goes to an idle one after a time, which is doubled while nothing
+// comes of it, and begins again with a commit. Of two idle ranks the one that has worked gets it.
+func TestStalledLanesAreTaken(t *testing.T) {
+	n := asyncLeader(t, 4, 10) // no lane has more than its reserve
+	m, seq := n.Machine(), uint64(0)
+	commit := func(rank int, stop int64) {
+		t.Helper()
+		x := m.Lane(rank)[0]
+		if stop > 0 {
+			x.Stop = stop
+		}
+		seq++
+		n.propose(&coord.Commit{View: m.View().Number, Author: identity(1), Seq: seq, Parts: []coord.Part{{Local: rank, Span: x}}})
+		n.ready()
+	}
+	look := func(after time.Duration) (moves []coord.Rebalance) {
+		t.Helper()
+		n.now += after
+		n.Events()
+		n.lead.rebalance(n, m)
+		n.ready()
+		for _, e := range n.Events() {
+			if r, is := e.Entry.(*coord.Rebalance); is {
+				moves = append(moves, *r)
+			}
+		}
+		return moves
+	}
+	want := func(got []coord.Rebalance, from, to int) {
+		t.Helper()
+		if len(got) != 1 || got[0].From != from || got[0].To != to || !got[0].All {
+			t.Fatalf("moves %+v, want from %d to %d", got, from, to)
+		}
+	}
+	beat := again * n.cfg.Beat
+	commit(0, 0)
+	n.now += n.cfg.Beat
+	commit(1, 0) // it has worked last
+	commit(2, 25)
+	commit(3, 0)
+	if moves := look(beat); moves != nil {
+		t.Fatalf("at once: %+v", moves)
+	}
+	n.now += n.cfg.Stall / 2
+	commit(2, 28)
+	if moves := look(n.cfg.Stall - beat); moves != nil {
+		t.Fatalf("soon after a commit: %+v", moves)
+	}
+	want(look(2*beat), 2, 1)
+	if moves := look(2*n.cfg.Stall - beat); moves != nil {
+		t.Fatalf("before twice the time: %+v", moves)
+	}
+	want(look(2*beat), 1, 3)
+	commit(3, 29)
+	if moves := look(n.cfg.Stall - beat); moves != nil {
+		t.Fatalf("soon after another commit: %+v", moves)
+	}
+	want(look(2*beat), 3, 0) // rank 1 has stood still
 }
 
 // All of why nothing is decided is said, whatever it is.

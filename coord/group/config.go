@@ -37,14 +37,19 @@ type Config struct {
 	Quiet, Patience time.Duration
 	// Grace is how long an agent that gossip holds for dead may still come back.
 	Grace time.Duration
+	// Stall is how long a rank of an async job may commit nothing while others have nothing left to
+	// do: then they get what it has, and what it commits of that is void. It is doubled with each time
+	// that nothing came of, so that work which takes longer than this comes to an end too.
+	Stall time.Duration
 }
 
 // Default is for networks of a cluster: a killed node is out of the view a bit more than
-// the grace after gossip has found it.
+// the grace after gossip has found it. A rank that stands still for half a minute, longer than
+// batches and checkpoints are likely to take, does not hold the end of an epoch up.
 func Default() Config {
 	return Config{
 		Beat: 100 * time.Millisecond, Silence: time.Second, Stagger: 200 * time.Millisecond,
-		Quiet: 200 * time.Millisecond, Patience: 2 * time.Second, Grace: 5 * time.Second,
+		Quiet: 200 * time.Millisecond, Patience: 2 * time.Second, Grace: 5 * time.Second, Stall: 30 * time.Second,
 	}
 }
 
@@ -52,7 +57,7 @@ func Default() Config {
 func Fast() Config {
 	c := Default()
 	c.Beat, c.Silence, c.Stagger = 50*time.Millisecond, 500*time.Millisecond, 100*time.Millisecond
-	c.Quiet, c.Patience, c.Grace = 100*time.Millisecond, time.Second, time.Second
+	c.Quiet, c.Patience, c.Grace, c.Stall = 100*time.Millisecond, time.Second, time.Second, 10*time.Second
 	return c
 }
 
@@ -81,6 +86,7 @@ func (c *Config) Validate() error {
 		{"Quiet", c.Quiet, 0},
 		{"Patience", c.Patience, c.Quiet},
 		{"Grace", c.Grace, 0},
+		{"Stall", c.Stall, c.Beat},
 	} {
 		if d.value < d.least {
 			wrong = append(wrong, fmt.Sprintf("%s is %v, must be at least %v", d.name, d.value, d.least))

@@ -1,7 +1,6 @@
 package group
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -27,6 +26,7 @@ type leader struct {
 
 	tried map[string]time.Duration // proposals under way, by what they are for
 	done  time.Duration            // when it was first seen that ranks have left since they are done; 0: none has
+	lanes lanes
 }
 
 // wish is a change that is due, by how many it evicts and so on: another member in place of one
@@ -34,7 +34,7 @@ type leader struct {
 type wish struct{ evict, admit, ranks int }
 
 func (l *leader) reset() {
-	*l = leader{joins: map[coord.ID]*coord.Join{}, gone: map[coord.ID]string{}, reports: map[coord.ID]*coord.Report{}, heard: map[coord.ID]time.Duration{}, unknown: map[coord.ID]time.Duration{}, tried: map[string]time.Duration{}}
+	*l = leader{joins: map[coord.ID]*coord.Join{}, gone: map[coord.ID]string{}, reports: map[coord.ID]*coord.Report{}, heard: map[coord.ID]time.Duration{}, unknown: map[coord.ID]time.Duration{}, tried: map[string]time.Duration{}, lanes: newLanes()}
 }
 
 // maxJoins bounds who waits to be admitted: a storm of joiners comes in by parts.
@@ -263,7 +263,7 @@ func (l *leader) missed(id coord.ID, now time.Duration) time.Duration {
 const doubtful = 3
 
 // installed forgets what a new view has settled.
-func (l *leader) installed(e *coord.Installed) {
+func (l *leader) installed(e *coord.Installed, now time.Duration) {
 	l.order = slices.DeleteFunc(l.order, func(id coord.ID) bool {
 		in := e.View.Index(id) >= 0
 		if in {
@@ -279,6 +279,7 @@ func (l *leader) installed(e *coord.Installed) {
 	}
 	clear(l.tried)
 	l.waiting = false
+	l.lanes.dealt(e.View, now)
 }
 
 // refuse tells a joiner.
@@ -324,30 +325,6 @@ func (l *leader) vote(n *Node, m *coord.Machine) {
 	}
 	if len(changes) > 0 && l.may(n, "voters") {
 		n.voter.call(func() { _ = n.voter.node.ProposeConfChange(&raftpb.ConfChangeV2{Changes: changes}) }) // made again if it is lost
-	}
-}
-
-// mostMoves bounds the tails that are given at once: at the end of an epoch thousands of ranks
-// may be idle, and each move is an entry of the log. The next ones follow a few beats later.
-const mostMoves = 64
-
-// rebalance gives idle ranks the tails of the slowest lanes.
-func (l *leader) rebalance(n *Node, m *coord.Machine) {
-	if m.Over() || !l.may(n, "rebalance") {
-		return
-	}
-	var idle, busy []int
-	for rank := range m.Lanes() {
-		switch left := m.Left(rank); {
-		case left == 0:
-			idle = append(idle, rank)
-		case left >= m.Job().Reserve+2:
-			busy = append(busy, rank)
-		}
-	}
-	slices.SortStableFunc(busy, func(a, b int) int { return cmp.Compare(m.Left(b), m.Left(a)) })
-	for i := range min(len(idle), len(busy), mostMoves) {
-		n.propose(&coord.Rebalance{View: m.View().Number, From: busy[i], To: idle[i]})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/internal/plural"
 )
 
 // Liveness is what gossip holds of an agent. It tells of no suspicions, and none is needed
@@ -168,7 +169,7 @@ func (n *Node) Waiting() string {
 	case n.view == nil:
 		return "no agent of the job has answered yet"
 	case n.Deaf():
-		why = append(why, fmt.Sprintf("a majority of the %s does not answer: nothing new is decided without it", many(len(n.view.Voters), "voter")))
+		why = append(why, fmt.Sprintf("a majority of the %s does not answer: nothing new is decided without it", plural.Of(len(n.view.Voters), "voter")))
 	}
 	switch {
 	case n.known.Over:
@@ -178,19 +179,11 @@ func (n *Node) Waiting() string {
 		if n.view.World() == 1 {
 			are = " is"
 		}
-		why = append(why, many(n.view.World(), "rank")+are+" there, and more are expected")
+		why = append(why, plural.Of(n.view.World(), "rank")+are+" there, and more are expected")
 	case n.known.Halted:
 		why = append(why, "a rank was lost: the trainer must say from which step to go on")
 	}
 	return strings.Join(why, "; and ")
-}
-
-// many is a number of things, in words.
-func many(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprint(n, " ", what)
 }
 
 // Deaf reports that this agent hears of no majority of the voters.

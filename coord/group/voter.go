@@ -265,11 +265,17 @@ func (n *Node) apply(e *raftpb.Entry) {
 		n.event(Event{Kind: Applied, Index: e.GetIndex(), Term: e.GetTerm(), Entry: entry, Effect: effect, Voters: v.config.GetVoters(), Outgoing: v.config.GetVotersOutgoing()})
 		switch e := effect.(type) {
 		case *coord.Installed:
-			n.lead.installed(e)
+			n.lead.installed(e, n.now)
 			all = true
-		case *coord.Extended, *coord.Redone, *coord.Closed:
+		case *coord.Extended, *coord.Redone:
+			all = true
+		case *coord.Closed:
+			n.lead.lanes.dealt(v.machine.View(), n.now)
 			all = true
 		case *coord.Outcome:
+			if v.leads {
+				n.lead.lanes.outcome(e, n.now)
+			}
 			some = append(some, e.Author)
 		case *coord.Rebalanced:
 			some = append(some, lanes.Owner(e.From), lanes.Owner(e.To))

@@ -30,6 +30,7 @@ const (
 	Twin      Kind = "twin"      // a node with the raft number of Who comes, and must be refused
 	Alien     Kind = "alien"     // a node of another version (N 0), plan (1) or job (2) comes, and must be refused
 	Stall     Kind = "stall"     // the trainer at Who pulls nothing
+	Hang      Kind = "hang"      // the trainer at Who, of an async job, does nothing more, and its process lives
 	Rank      Kind = "rank"      // local rank N of Who ends, and comes again
 	Redo      Kind = "redo"      // the trainer goes N steps back
 	Drift     Kind = "drift"     // Who's clock runs N/1000 faster
@@ -38,7 +39,7 @@ const (
 
 // Kinds lists the menu.
 func Kinds() []Kind {
-	return []Kind{Kill, Stop, Cut, Flap, Partition, Rack, Split, Doubt, Noise, Slow, Leave, Join, Twin, Alien, Stall, Rank, Redo, Drift, Jump}
+	return []Kind{Kill, Stop, Cut, Flap, Partition, Rack, Split, Doubt, Noise, Slow, Leave, Join, Twin, Alien, Stall, Hang, Rank, Redo, Drift, Jump}
 }
 
 // Target is a node: its number, or what it is at that time (leader, voter, follower,

@@ -62,8 +62,9 @@ func (r *asyncRanks) sit(local int) {
 }
 
 func (r *asyncRanks) stall(until time.Duration) {
-	r.until = until
-	r.p.wake(until)
+	if r.until = max(r.until, until); until < forever {
+		r.p.wake(until)
+	}
 }
 
 func (r *asyncRanks) lose(local int) {
@@ -195,7 +196,7 @@ func (r *asyncRanks) begin(local int, k *asyncSeat) {
 
 func (r *asyncRanks) finish(local int, k *asyncSeat, x *piece) {
 	w := r.p.w
-	if r.p.dead || r.seats[local] != k {
+	if r.p.dead || r.p.hangs || r.seats[local] != k {
 		return
 	}
 	if r.p.stopped {

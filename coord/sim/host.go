@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -87,7 +88,11 @@ type process struct {
 	before  config // and the one before it
 	ticks   int
 	worked  time.Duration
+	hangs   bool // its ranks do nothing more
 }
+
+// forever is longer than any run.
+const forever = time.Duration(math.MaxInt64)
 
 // worker is the trainer's side of a process.
 type worker interface {

@@ -94,6 +94,12 @@ func (w *World) single(a *Action, p *process) {
 	case Stall:
 		p.work.stall(w.now + a.For)
 		w.picture.span(w.now, w.now+a.For, p.place, "stalled")
+	case Hang:
+		if w.sc.Job.Mode == coord.Async { // others can do its work
+			p.hangs = true
+			p.work.stall(forever)
+			w.picture.span(w.now, forever, p.place, "stalled")
+		}
 	case Rank:
 		p.work.lose(a.N)
 		w.after(a.For, func() {

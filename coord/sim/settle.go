@@ -25,7 +25,7 @@ func (w *World) settle() {
 	case w.now-w.lastEnd > w.sc.Profile.bound() && why != "":
 		w.violate("I10", -1, "%v after the last fault: %s", w.now-w.lastEnd, why)
 		return
-	case why == "" && w.working() && w.now-w.result.moved > 20*time.Second && w.now-w.lastEnd > w.sc.Profile.bound():
+	case why == "" && w.working() && w.now-w.result.moved > w.patience() && w.now-w.lastEnd > w.sc.Profile.bound():
 		w.violate("I10", -1, "the job stands still: %s", w.standing())
 		return
 	}
@@ -33,7 +33,22 @@ func (w *World) settle() {
 }
 
 // working reports whether there is who could get on with the job.
-func (w *World) working() bool { return w.log.plain.open && len(seats(w.log.plain.members)) > 0 }
+func (w *World) working() bool {
+	return w.log.plain.open && slices.ContainsFunc(w.log.plain.members, func(m coord.Member) bool {
+		p := w.procs[m.ID]
+		return len(m.Ranks) > 0 && (p == nil || !p.hangs)
+	})
+}
+
+// patience is how long a job may stand still that is well: where ranks hang, until others have
+// their lanes, perhaps after some that hang too.
+func (w *World) patience() time.Duration {
+	const still = 20 * time.Second
+	if slices.ContainsFunc(w.order, func(p *process) bool { return p.hangs }) {
+		return still + 4*w.sc.Profile.config().Stall
+	}
+	return still
+}
 
 // stop watches a job that has lost a majority for good: its last leases are used up, and
 // then each agent says why nothing comes (I11).

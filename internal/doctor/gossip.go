@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/coord/agent"
+	"github.com/headrace/headrace/internal/plural"
 	"github.com/headrace/headrace/nd"
 )
 
@@ -52,7 +53,7 @@ func reach(address string, r agent.Reach) Check {
 	who := fmt.Sprintf("job %s, node %s, version %s", p.Job, p.Name, p.Release)
 	switch {
 	case p.Nodes > 0:
-		who += fmt.Sprintf(", view %d: %d nodes, %d ranks", p.View, p.Nodes, p.Ranks)
+		who += fmt.Sprintf(", view %d: %s, %s", p.View, plural.Of(p.Nodes, "node"), plural.Of(p.Ranks, "rank"))
 	case p.Waiting != "":
 		who += ", " + p.Waiting
 	default:

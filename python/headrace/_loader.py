@@ -407,12 +407,17 @@ class Loader(Engine):
         this rank has missed another redo: the job goes on already, `enter` it.
         A step is refused (ConfigError) that this rank has not come to, for it would leave
         steps out; a rank that had no batch yet may name any that was ever leased. It may be
-        the one that answers the halt in which it has come, too.
+        the one that answers the halt in which it has come, too. Raises JobWaiting after
+        `job_timeout`: it may be agreed later all the same.
         """
         self._join(halted=True)
         where = None if epoch is None else integer("epoch", epoch, 0)
+        request = {"step": integer("step", step, 0), "epoch": where}
+        if self._about["job"] and self._job_timeout is not None:
+            request["wait"] = max(1, int(self._job_timeout * 1000))  # milliseconds
         try:
-            self._ask("redo", {"step": integer("step", step, 0), "epoch": where})
+            if waits := self._ask("redo", request):
+                raise JobWaiting(f"{waits}: not within {self._job_timeout:g} s")
         except ViewChanged as e:
             self._describe(e)
             raise

@@ -38,9 +38,19 @@ def start_agent(*flags: str) -> tuple[subprocess.Popen[str], dict[str, Any]]:
 
 
 @pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[Nodes]:
+def agents() -> Iterator[list[subprocess.Popen[str]]]:
+    """Those that a test starts, which are ended behind it."""
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for agent in started:
+        agent.terminate()
+    for agent in started:
+        agent.wait(timeout=20)
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, agents: list[subprocess.Popen[str]]) -> Nodes:
     """Starts two agents for a job of so many ranks: the variables of ranks 0 to 3, two on each."""
-    agents: list[subprocess.Popen[str]] = []
 
     def start(expect: int) -> list[dict[str, str]]:
         sockets = [str(tmp_path / "a"), str(tmp_path / "b")]
@@ -61,11 +71,7 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
             for i in range(4)
         ]
 
-    yield start
-    for agent in agents:
-        agent.terminate()
-    for agent in agents:
-        agent.wait(timeout=20)
+    return start
 
 
 @pytest.fixture
@@ -406,6 +412,27 @@ def test_a_job_that_waits_says_why(
             loader.enter()
         assert loader.coverage() is None
     assert "waits for its job: 1 rank is there" in caplog.text
+
+
+def test_a_redo_that_is_not_agreed_ends(
+    nodes: Nodes, agents: list[subprocess.Popen[str]], crops: hr.Crops, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks for a redo waits no longer than job_timeout: the job may have lost who could agree."""
+    env, loaders = nodes(2), []
+    with contextlib.ExitStack() as stack:
+        for i in (0, 2):  # one on each node
+            for name, value in env[i].items():
+                monkeypatch.setenv(name, value)
+            loaders.append(hr.Loader(crops, global_batch_size=50))
+            stack.callback(loaders[-1].close)
+        other = threading.Thread(target=next, args=(loaders[0],))
+        other.start()
+        next(loaders[1])
+        other.join(timeout=60)
+        agents[0].kill()  # it alone decides, where there are two
+        loaders[1]._job_timeout = 1.0
+        with pytest.raises(hr.JobWaiting, match="not within 1 s"):
+            loaders[1].redo(0)
 
 
 def test_a_job_that_stands_still_ends_the_wait(nodes: Nodes, crops: hr.Crops, monkeypatch: pytest.MonkeyPatch) -> None:
