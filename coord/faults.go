@@ -19,6 +19,7 @@ const (
 	CommitTwice             // a commit that was proposed twice counts twice
 	AnyLane                 // positions of another lane are committed
 	ClosesEarly             // an epoch closes before all is done
+	WaitingHoldUp           // ranks that wait for their view count in what an agent reports
 	// Faults is how many there are, with NoFault.
 	Faults
 )

@@ -97,17 +97,25 @@ func trainEpoch(ctx context.Context, f *fence.Fence, l *loader.Loader, train fun
 	}
 }
 
-// enter enters the newest view.
+// enter enters the newest view. Meanwhile another rank may be the first to say where to go on, or
+// be lost.
 func enter(ctx context.Context, f *fence.Fence, l *loader.Loader, last func() (epoch, step int64)) error {
-	if _, halted := f.Newest(); halted {
-		epoch, step := last()
-		if err := f.Redo(ctx, epoch, step); err != nil && !errors.Is(err, agentapi.ErrView) { // a newer view asks anew
+	for {
+		if _, halted := f.Newest(); halted {
+			epoch, step := last()
+			if err := f.Redo(ctx, epoch, step); errors.Is(err, agentapi.ErrView) {
+				continue
+			} else if err != nil {
+				return err
+			}
+		}
+		place, err := f.Enter(ctx)
+		if errors.Is(err, agentapi.ErrView) {
+			continue
+		}
+		if err != nil {
 			return err
 		}
+		return l.Enter(ctx, place)
 	}
-	place, err := f.Enter(ctx)
-	if err != nil {
-		return err
-	}
-	return l.Enter(ctx, place)
 }

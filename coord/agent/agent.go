@@ -91,7 +91,8 @@ type seat struct {
 	redo   uint64
 	done   int64
 	used   int64
-	ends   bool // it leaves behind the last step of an epoch
+	ends   bool          // it leaves behind the last step of an epoch
+	ended  time.Duration // when its process was gone, if who has started it has said so
 
 	vacated chan struct{} // closed when it is its seat no more
 }
@@ -191,6 +192,7 @@ func (a *Agent) run() {
 			a.end()
 			return
 		case <-beat.C:
+			a.bury()
 			if a.self.node != nil {
 				a.self.node.Tick(a.now())
 				a.formUnheard()

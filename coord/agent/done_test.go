@@ -74,3 +74,34 @@ func TestDoneRanksEndTheJob(t *testing.T) {
 		w.die()
 	}
 }
+
+// Who has started a rank may see its end before the rank's last words are read: it was done all the
+// same, and the job is over.
+func TestLastWordsBehindTheEnd(t *testing.T) {
+	t.Parallel()
+	ctx := patient(t)
+	h := startHost(t, "a", func(c *Config) { c.Form = true })
+	w, err := h.attach(ctx, 0, agentapi.Attach{Plan: "p", Mode: "lockstep", N: 100, Steps: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.die()
+	for s := range int64(10) {
+		if err := w.fence.Lease(ctx, 0, s); err != nil {
+			t.Fatal(err)
+		}
+		w.fence.Delivered(0, s)
+	}
+	standing, busy := make(chan struct{}), make(chan struct{})
+	h.inbox.put(call(func() { close(standing); <-busy }))
+	<-standing
+	h.Ended(0)
+	go w.fence.Close()
+	eventually(t, ctx, "its last words are queued behind its end", func() bool {
+		h.inbox.mu.Lock()
+		defer h.inbox.mu.Unlock()
+		return len(h.inbox.list) >= 2
+	})
+	close(busy)
+	eventually(t, ctx, "the job is over", func() bool { return h.State().Over })
+}

@@ -171,21 +171,17 @@ func (a *Agent) Progress(s *agentapi.Seat, p agentapi.Progress) {
 	})
 }
 
-// progress reports what all ranks of this node have done.
+// progress tells how far the ranks of this node are.
 func (a *Agent) progress() {
-	if len(a.order) == 0 || a.self.node == nil {
+	if a.self.node == nil {
 		return
 	}
-	first := a.seats[a.order[0]]
-	view, done, used := first.view, first.done, first.used
-	for _, local := range a.order[1:] {
+	list := make([]group.Reached, len(a.order))
+	for i, local := range a.order {
 		k := a.seats[local]
-		if k.redo != first.redo {
-			return // one of them has not heard of the redo
-		}
-		view, done, used = min(view, k.view), min(done, k.done), max(used, k.used)
+		list[i] = group.Reached{Local: local, View: k.view, Redos: k.redo, Done: k.done, Used: k.used}
 	}
-	a.self.node.Progress(a.now(), view, first.redo, done, used)
+	a.self.node.Progress(a.now(), list)
 }
 
 // Commit is what a rank has done.
@@ -250,14 +246,27 @@ func (a *Agent) Detach(s *agentapi.Seat, left bool) {
 	})
 }
 
-// Ended is evidence from who has started a rank: its process is gone. The view is told at
-// once, whether or not the connection has ended; another process holds it, perhaps.
+// Ended is evidence from who has started a rank: its process is gone. The view is told, whether or
+// not the connection has ended: another process holds it, perhaps. What the rank has said at
+// last may not be read yet, that it is done above all, and is waited for a little.
 func (a *Agent) Ended(local int) {
 	a.inbox.put(call(func() {
-		if k := a.seats[local]; k != nil {
-			a.vacate(k, false)
+		if k := a.seats[local]; k != nil && k.ended == 0 {
+			k.ended = a.now()
 		}
 	}))
+}
+
+// burial is how long a rank whose process is gone has for what it has said.
+const burial = 100 * time.Millisecond
+
+// bury takes out the ranks whose processes are gone, and whose connections have not ended.
+func (a *Agent) bury() {
+	for _, local := range slices.Clone(a.order) {
+		if k := a.seats[local]; k.ended > 0 && a.now()-k.ended >= burial {
+			a.vacate(k, false)
+		}
+	}
 }
 
 func (a *Agent) vacate(k *seat, left bool) {

@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 	"time"
 
@@ -132,17 +131,10 @@ func (a *Agent) readLoads(now time.Duration) {
 // step is the newest that is known to be done, lockstep: this node's own ranks know more of
 // it than the log.
 func (a *Agent) step(s *group.State) int64 {
-	step := int64(math.MaxInt64)
-	for _, k := range a.seats {
-		if k.redo != s.Redos {
-			return s.Step
-		}
-		step = min(step, k.done)
+	if step, redos := a.self.node.Reached(); redos == s.Redos {
+		return max(step, s.Step)
 	}
-	if len(a.seats) == 0 {
-		return s.Step
-	}
-	return max(step, s.Step)
+	return s.Step
 }
 
 // job is what is known of the job's constants.

@@ -4,6 +4,8 @@ import "context"
 
 // Enter waits until the newest view can be entered, and enters it: not while the job is
 // halted. The rank goes on at the step of its place. ErrOver is the end of a lockstep job.
+// A *ViewError is a halt that this rank has not been told of: a rank was lost after it last looked, and
+// perhaps no other one is left that could say by Redo where to go on.
 func (f *Fence) Enter(ctx context.Context) (Place, error) {
 	for {
 		p, changed, err := f.enter()
@@ -30,6 +32,9 @@ func (f *Fence) enter() (Place, <-chan struct{}, error) {
 	}
 	if s.Over && f.mu.cursor == nil {
 		return f.place(), nil, ErrOver
+	}
+	if s.Halted && f.mu.in && f.mu.halt <= s.Redo {
+		return Place{}, nil, f.elsewhere()
 	}
 	if s.Rank < 0 || s.Halted {
 		return Place{}, f.mu.changed, nil

@@ -49,6 +49,7 @@ type Fence struct {
 		in      bool          // it has entered a view
 		entered entry         // what the rank works under
 		seen    uint64        // the last redo that the rank knows of: it has entered behind it, or was told of a halt
+		halt    uint64        // behind the redo after which the rank was last told of a halt; 0: it never was
 		left    bool          // nothing is heard any more
 		changed chan struct{} // closed at the next change, and made anew
 		news    chan struct{} // the same for Changed

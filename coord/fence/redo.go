@@ -78,6 +78,9 @@ func (f *Fence) answered(by uint64, at int64) (s agentapi.JobState, changed <-ch
 func (f *Fence) elsewhere() error {
 	s := &f.mu.state
 	f.mu.seen = max(f.mu.seen, s.Redo)
+	if s.Halted {
+		f.mu.halt = s.Redo + 1
+	}
 	return &ViewError{
 		View: s.View, World: s.World, Halted: s.Halted, Turn: s.Turn,
 		Back: f.mu.in && s.Redo != f.mu.entered.redo, Epoch: s.Cut / f.steps, Step: s.Cut % f.steps,

@@ -255,7 +255,7 @@ func TestLeases(t *testing.T) {
 	c.until("a thousand steps", 60*time.Second, func() bool {
 		for _, n := range c.nodes {
 			h := n.State().Horizon
-			n.Progress(c.now, 0, 0, min(h, 1200), min(h, 1200))
+			n.Progress(c.now, []Reached{{Done: min(h, 1200), Used: min(h, 1200)}})
 		}
 		return c.nodes[2].State().Horizon >= 1200
 	})

@@ -52,7 +52,7 @@ func TestTwoJobsOfOneName(t *testing.T) {
 		c.hearAll()
 		for _, n := range c.nodes[:6] {
 			s := n.State()
-			n.Progress(c.now, s.View.Number, s.Redos, min(s.Horizon, 100), min(s.Horizon, 100))
+			n.Progress(c.now, []Reached{{View: s.View.Number, Redos: s.Redos, Done: min(s.Horizon, 100), Used: min(s.Horizon, 100)}})
 		}
 		return c.nodes[1].State().Step >= 100 && c.nodes[4].State().Step >= 100
 	})

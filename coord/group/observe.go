@@ -115,13 +115,6 @@ func (n *Node) here() []int {
 	return slices.DeleteFunc(slices.Clone(n.ranks), func(local int) bool { return slices.Contains(n.ended, local) })
 }
 
-// Progress says how far the ranks are: below done all, below used one. View and redos are the
-// newest that all of them have entered.
-func (n *Node) Progress(now time.Duration, view, redos uint64, done, used int64) {
-	n.now = now
-	n.entered, n.redos, n.done, n.used = view, redos, done, used
-}
-
 // Redo asks for one. It holds for the view and the number of Redos that the caller knows: the state
 // has a higher one when it is done, with By where it was this one, or another view where it is void.
 func (n *Node) Redo(now time.Duration, r coord.Redo) {

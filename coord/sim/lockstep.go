@@ -177,27 +177,19 @@ func (r *lockstepRanks) ask(view, turn uint64, step int64) {
 	r.p.flush()
 }
 
-// report tells the agent how far its ranks are.
+// report tells the agent how far its ranks are, also those that wait for a view.
 func (r *lockstepRanks) report(s *group.State) {
-	done, used := int64(-1), int64(0)
-	for _, k := range r.ranks {
-		if !slices.Contains(s.Ranks, k.local) {
-			continue
+	list := make([]group.Reached, len(r.ranks))
+	for i, k := range r.ranks {
+		list[i] = group.Reached{Local: k.local, Done: k.step, Used: k.step}
+		if k.in {
+			list[i].View, list[i].Redos = s.Known.View, k.turn
 		}
-		if !k.in || k.turn != s.Redos {
-			return
-		}
-		if done < 0 || k.step < done {
-			done = k.step
-		}
-		used = max(used, k.step)
 		if k.busy {
-			used = max(used, k.step+1)
+			list[i].Used++
 		}
 	}
-	if done >= 0 {
-		r.p.node.Progress(r.p.local(), s.Known.View, s.Redos, done, used)
-	}
+	r.p.node.Progress(r.p.local(), list)
 }
 
 // give gives up what the rank is at.

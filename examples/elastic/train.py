@@ -1,6 +1,6 @@
 """Train in step on ranks of which any may die, and others come: the model is that of one process alone.
 
-    headrace launch --live --nproc-per-node 3 train.py --data image.zarr --out results
+    headrace launch --live --max-restarts 2 --nproc-per-node 3 train.py --data image.zarr --out results
 
 The "model" is a vector of whole numbers that every step changes, so that a step that is left out or
 done twice shows. Its collectives go over sockets of one host; a trainer with torch makes a process
@@ -81,10 +81,10 @@ class Group:
             self.close()
             raise
 
-    def model(self, mine: np.ndarray | None) -> np.ndarray:
-        """The model of a rank that has it, for those that are new."""
+    def model(self, mine: np.ndarray | None) -> np.ndarray | None:
+        """The model of a rank that has it, for those that are new. None: no rank has it."""
         given = self.exchange(np.array([0] * (SIZE + 1) if mine is None else [1, *mine], dtype=np.int64))
-        return next(x[1:] for x in given if x[0])
+        return next((x[1:] for x in given if x[0]), None)
 
 
 def send(peer: socket.socket, rows: np.ndarray) -> None:
@@ -143,6 +143,8 @@ def train(loader: hr.Loader, epochs: int, meet: Path) -> np.ndarray | None:
                 return None
             continue  # the next epoch
         except hr.JobWaiting:
+            if new and loader.view is not None and loader.view.halted:  # no rank that has a model is left: from the begin
+                go_on(loader, 0, again=True, new=True)
             continue  # a rank that comes is let in up to 512 steps later, or at a redo
         except hr.ViewChanged:
             if group is not None:
@@ -153,7 +155,12 @@ def train(loader: hr.Loader, epochs: int, meet: Path) -> np.ndarray | None:
         try:
             if group is None or group.turn != batch.turn:
                 group = Group(loader, batch.turn, meet)
-                models = {step: group.model(models.get(step) if not new or step == 0 else None)}
+                model = group.model(models.get(step) if not new or step == 0 else None)
+                if model is None:  # all that had it were lost at once, and this trainer stores no checkpoint
+                    group.close()
+                    go_on(loader, 0, again=True, new=True)
+                    continue
+                models = {step: model}
             total = sum(group.exchange(gradient(batch)))
         except OSError:  # a rank is gone, which the loader may not know yet: its next batch would leave this step out
             go_on(loader, step, again=not new, new=new)

@@ -406,10 +406,11 @@ class Loader(Engine):
         to. The first one holds, and for the others it raises ViewChanged, as it does where
         this rank has missed another redo: the job goes on already, `enter` it.
         A step is refused (ConfigError) that this rank has not come to, for it would leave
-        steps out; a rank that had no batch yet may name any that was ever leased. Raises
-        JobWaiting after `job_timeout`: it may be agreed later all the same.
+        steps out; a rank that had no batch yet may name any that was ever leased. It may be
+        the one that answers the halt in which it has come, too. Raises JobWaiting after
+        `job_timeout`: it may be agreed later all the same.
         """
-        self._join()
+        self._join(halted=True)
         where = None if epoch is None else integer("epoch", epoch, 0)
         request = {"step": integer("step", step, 0), "epoch": where}
         if self._about["job"] and self._job_timeout is not None:
@@ -439,12 +440,17 @@ class Loader(Engine):
         `batch_size` may be others then, the global batches are the same; `state_dict` says
         where the rank is. The model must be what it was before that step. Before the first
         batch it joins the job. Returns the view that was entered, which may not be the newest
-        any more. Raises JobWaiting after `job_timeout`.
+        any more. Raises JobWaiting after `job_timeout`, and ViewChanged where a rank was lost of
+        which this one has not heard: perhaps no other one is left that could `redo`.
         """
         self._join()
         began = time.monotonic()
-        while not (about := self._ask("enter", 1000))["entered"]:  # milliseconds
-            self._tell_waiting(about["waits"], time.monotonic() - began)
+        try:
+            while not (about := self._ask("enter", 1000))["entered"]:  # milliseconds
+                self._tell_waiting(about["waits"], time.monotonic() - began)
+        except ViewChanged as e:
+            self._describe(e)
+            raise
         self._about = at = about
         self._end_is_due = self._begun = False
         return View(at["view"], at["rank"], at["world"], halted=False, waiting="", turn=at["turn"])
@@ -498,14 +504,16 @@ class Loader(Engine):
         closed = self._ask("closed") if self._about["job"] else None
         return closed if closed is None or self._async else closed | {"digest": None}
 
-    def _join(self) -> None:
-        """Takes this rank's seat in the job, at the first use."""
+    def _join(self, *, halted: bool = False) -> None:
+        """Takes this rank's seat in the job, at the first use; `halted`: a view that waits for a redo will do."""
         self._open_handle()
         began = time.monotonic()
         while self._about["job"] and not self._about["joined"]:
             about = self._ask("join", 1000)  # milliseconds
             if not self._about["joined"]:  # else another thread is further
                 self._about = about
+            if halted and (view := self._view()).halted and view.rank >= 0:
+                return
             self._tell_waiting(about["waits"], time.monotonic() - began)
 
     def _view(self) -> View:

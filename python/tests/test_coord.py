@@ -177,6 +177,18 @@ with loader:
         if word == "lost\\n":  # as a collective of the trainer shows it
             while not loader.view.halted:
                 time.sleep(0.01)
+            try:
+                loader.enter()
+            except hr.ViewChanged as e:  # no step has told it so far
+                say(told=e.halted, view=e.view, world=e.world)
+"""
+
+COMING = """
+with hr.Loader(crops, global_batch_size=8, mode="lockstep", coord="require", seed=3) as loader:
+    loader.redo(1)
+    say(world=loader.enter().world)
+    say(step=next(loader).step)
+    sys.stdin.readline()
 """
 
 
@@ -244,8 +256,9 @@ def test_lockstep_over_a_killed_rank(nodes: Nodes, crops: hr.Crops, rank: Any) -
     for r in rest:
         r.go("lost")
     for r in rest:
-        said = r.says()
+        told, said = r.says(), r.says()
         assert said["changed"] and said["halted"] and said["world"] == 2
+        assert told == {"told": True, "view": said["view"], "world": 2}
     rest[0].go("redo 3")
     assert rest[0].says()["turn"] > turn
     rest[1].go("redo 2")  # it has seen the halt that the other one has answered
@@ -280,6 +293,26 @@ def test_a_job_that_starts_again_goes_on(nodes: Nodes, crops: hr.Crops, rank: An
     # What all had done is known once half of a lease is used: here that was not so yet.
     assert [p["step"] for p in parts] == [0, 0] and {p["world"] for p in parts} == {2}
     assert [i for p in parts for i in p["ids"]] == plan[0]
+
+
+def test_a_rank_that_comes_may_answer_the_halt(nodes: Nodes, crops: hr.Crops, rank: Any) -> None:
+    """It has a checkpoint, say, and those that are left have nothing, or are lost too: before it was in any view."""
+    variables = nodes(2)
+    ranks = [rank(script(LOCKSTEP, crops), variables[i]) for i in (0, 2)]
+    for _ in range(3):
+        assert {r.says()["world"] for r in ranks} == {2}
+        for r in ranks:
+            r.go()
+    ranks[1].kill()
+    ranks[0].says()
+    ranks[0].go("lost")
+    assert ranks[0].says()["told"] and ranks[0].says()["halted"]
+    comes = rank(script(COMING, crops), variables[2])
+    assert comes.says()["world"] == 2
+    ranks[0].go("redo 3")
+    assert "the job went back to step 1 of epoch 0" in ranks[0].says()["late"]
+    ranks[0].says()
+    assert [r.says()["step"] for r in (ranks[0], comes)] == [1, 1]
 
 
 def test_what_cannot_be(crops: hr.Crops, monkeypatch: pytest.MonkeyPatch, nodes: Nodes) -> None:

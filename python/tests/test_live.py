@@ -84,9 +84,12 @@ def test_a_killed_process_is_started_again(job: subprocess.Popen[str], tmp_path:
     assert set(stored) == set(range(256))
 
 
-@pytest.mark.parametrize("lost", [0, 1])
-def test_the_model_of_survivors_is_that_of_one_process(tmp_path: Path, lost: int) -> None:
-    """A rank is killed in the middle, once the one that leads the collectives: no step is left out or done twice."""
+@pytest.mark.parametrize(("restarts", "lost"), [(0, [0]), (0, [1]), (2, [0]), (2, [1]), (3, [0, 1, 2])])
+def test_the_model_of_survivors_is_that_of_one_process(tmp_path: Path, restarts: int, lost: list[int]) -> None:
+    """Ranks are killed in the middle, such as the one that leads the collectives: no step is left out or done twice.
+
+    With restarts a new process gets the model from the others, or comes when all is done. If all are lost they begin again.
+    """
     rng = np.random.default_rng(5)
     data = write_array(
         tmp_path / "image.zarr", rng.integers(0, 255, (32, 128, 128), dtype=np.uint8), (8, 32, 32), compress=True
@@ -95,20 +98,25 @@ def test_the_model_of_survivors_is_that_of_one_process(tmp_path: Path, lost: int
     subprocess.run([sys.executable, "-P", *arguments, str(tmp_path / "alone")], check=True, capture_output=True, timeout=60)
     alone = json.loads(next((tmp_path / "alone").glob("*.json")).read_text())
     command = [sys.executable, "-P", "-m", "headrace", "launch", "--live", "--live-profile", "fast", "--nproc-per-node", "3"]
-    command += [*arguments, str(tmp_path / "out")]
+    command += ["--max-restarts", str(restarts), *arguments, str(tmp_path / "out")]
     env = os.environ | {"PYTHON_EXEC": sys.executable}
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as launcher:
         assert launcher.stdout is not None
         try:
+            pids: dict[int, int] = {}
             for line in launcher.stdout:
-                if said := re.search(rf"rank {lost} of 3, process (\d+): step 1\d\b", line):  # lines of two may be mixed
-                    os.kill(int(said[1]), signal.SIGKILL)
+                if said := re.search(r"rank (\d) of 3, process (\d+): step 1\d\b", line):  # lines of two may be mixed
+                    pids[int(said[1])] = int(said[2])
+                if pids.keys() >= set(lost):
                     break
+            for rank in lost:
+                os.kill(pids[rank], signal.SIGKILL)
             _, errors = launcher.communicate(timeout=90)
         finally:
             launcher.terminate()
     assert launcher.returncode == 0, errors
     assert "was killed by signal 9" in errors
+    assert ("it is started again" in errors) == (restarts > 0), errors
     models = [json.loads(file.read_text()) for file in (tmp_path / "out").glob("*.json")]
     assert len(models) >= 2, errors
     assert all(model == alone for model in models)
