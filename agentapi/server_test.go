@@ -19,6 +19,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/headrace/headrace/internal/testwait"
 	"github.com/headrace/headrace/nd"
 )
 
@@ -283,15 +284,11 @@ func TestClientWakes(t *testing.T) {
 
 func (s *Server) waitForPlans(t *testing.T, n int) {
 	t.Helper()
-	for t.Context().Err() == nil {
+	testwait.Until(t, "the plans wait", func() bool {
 		s.mu.Lock()
-		have := len(s.mu.waiting)
-		s.mu.Unlock()
-		if have == n {
-			return
-		}
-		<-time.After(time.Millisecond)
-	}
+		defer s.mu.Unlock()
+		return len(s.mu.waiting) == n
+	})
 }
 
 // pipes is a listener without a kernel, so that synctest sees its time pass.

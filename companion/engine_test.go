@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/headrace/headrace/internal/testwait"
 )
 
 // A batch is where its description says, in memory that is handed over once for
@@ -89,8 +91,8 @@ func TestAGoneClientLeavesNothing(t *testing.T) {
 		p.open(pair(t, 3))
 		p.next(handle) // under way
 		p.close()
-		eventually(t, "the client's pipelines are open", func() bool { return e.pipelines.Used() == 0 })
-		eventually(t, "the client's place is taken", func() bool { return len(e.slots) == 0 })
+		testwait.Until(t, "the client's pipelines are open", func() bool { return e.pipelines.Used() == 0 })
+		testwait.Until(t, "the client's place is taken", func() bool { return len(e.slots) == 0 })
 	}
 }
 
@@ -99,7 +101,7 @@ func TestHandlesGoBackByThePipe(t *testing.T) {
 	e, _ := serve(t, Config{})
 	p := join(t, e)
 	p.give(p.open(pair(t, 2)))
-	eventually(t, "the pipeline is open", func() bool { return e.pipelines.Used() == 0 })
+	testwait.Until(t, "the pipeline is open", func() bool { return e.pipelines.Used() == 0 })
 }
 
 func TestBounds(t *testing.T) {
@@ -203,7 +205,7 @@ func TestGreetingsWithoutAPipe(t *testing.T) {
 		if err := conn.Close(); err != nil {
 			t.Error(err)
 		}
-		eventually(t, "the place is not free", func() bool { return len(e.slots) == 0 })
+		testwait.Until(t, "the place is not free", func() bool { return len(e.slots) == 0 })
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/cuda/cudatest"
+	"github.com/headrace/headrace/internal/testwait"
 	"github.com/headrace/headrace/pipeline"
 )
 
@@ -100,7 +101,7 @@ const longGrace = 2 * patience
 // for a client that says nothing.
 func allGone(t *testing.T, fake *cudatest.Fake, began time.Time) {
 	t.Helper()
-	eventually(t, "memory of the client is still on the GPU", func() bool { return fake.Live() == (cudatest.Live{}) })
+	testwait.Until(t, "memory of the client is still on the GPU", func() bool { return fake.Live() == (cudatest.Live{}) })
 	if took := time.Since(began); took > closePatience*3/4 {
 		t.Errorf("it took %v: nobody heard the client", took)
 	}

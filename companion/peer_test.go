@@ -54,20 +54,6 @@ func serve(t *testing.T, cfg Config) (e *Engine, stop func()) {
 	return e, stop
 }
 
-// eventually waits for what another goroutine does in its own time.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for late := time.After(patience); !condition(); {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatal(what)
-		}
-	}
-}
-
 // peer is a client as the protocol describes it, written apart from the engine's
 // own code.
 type peer struct {

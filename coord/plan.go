@@ -25,7 +25,7 @@ func PlanDiffers(plan, job string) string {
 	case len(list) > 0:
 		return "its plan differs: " + strings.Join(list, "; ")
 	case len(mine) > 1 && len(theirs) > 1 && slices.Equal(mine[1:], theirs[1:]):
-		return "its plan differs: the blocks of the source are others"
+		return "its plan differs: the blocks of the source are others, or the end of a long fingerprint"
 	}
 	return fmt.Sprintf("its plan is %.40q, the job's %.40q: data, seed, batch or shuffle differ", plan, job)
 }

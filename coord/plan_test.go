@@ -43,7 +43,7 @@ func TestPlanDiffers(t *testing.T) {
 // The longest summary is taken as a plan.
 func TestPlanSummaryFits(t *testing.T) {
 	const most = 1<<63 - 1
-	s := sampler.Stream{Fingerprint: strings.Repeat("f", 500), N: most, Global: most, Seed: 1<<64 - 1, Tail: sampler.TailMask, Block: most, Window: most}
+	s := sampler.Stream{Fingerprint: strings.Repeat("\u00fc", 500), N: most, Global: most, Seed: 1<<64 - 1, Tail: sampler.TailMask, Block: most, Window: most}
 	if n := len(s.PlanSummary()); n > coord.MaxText {
 		t.Errorf("%d bytes, at most %d are taken", n, coord.MaxText)
 	}

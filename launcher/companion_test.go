@@ -3,11 +3,12 @@ package launcher_test
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/headrace/headrace/internal/testwait"
 )
 
 // engineScript is a program that is started in place of the engine.
@@ -23,13 +24,12 @@ func engineScript(t *testing.T, text string) string {
 // until waits for a file, and returns what is in it.
 func until(t *testing.T, path string) string {
 	t.Helper()
-	for t.Context().Err() == nil {
-		if text, err := os.ReadFile(path); err == nil && strings.HasSuffix(string(text), "\n") {
-			return strings.TrimSpace(string(text))
-		}
-		runtime.Gosched()
-	}
-	return ""
+	var text []byte
+	testwait.Until(t, path+" is written", func() (there bool) {
+		text, _ = os.ReadFile(path)
+		return strings.HasSuffix(string(text), "\n")
+	})
+	return strings.TrimSpace(string(text))
 }
 
 // Engines that take their time: a notice changes nothing, a stop is a stop, and no

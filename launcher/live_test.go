@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/headrace/headrace/coord/agent"
+	"github.com/headrace/headrace/internal/testwait"
 )
 
 // Live jobs of real launchers and workers on loopback. Those that are named long run where
@@ -100,14 +101,14 @@ func TestLiveLauncherKilled(t *testing.T) {
 func TestLiveTwoNodes(t *testing.T) {
 	t.Run("alone", func(t *testing.T) {
 		l := newLive(t)
-		l.startAll(2, "--nnodes", "1:2", "--live-timeout", "3", "--metrics-port", "0")
+		l.startAll(2, "--nnodes", "1:2", "--live-timeout", "10", "--metrics-port", "0")
 		l.kill(l.nodes[0].cmd.Process.Pid)
 		_, _, _ = l.nodes[0].wait()
 		l.says(1, "a majority of the 1 voter does not answer")
 		if status, text := l.ready(1); status != http.StatusServiceUnavailable || !strings.Contains(text, "a majority of the 1 voter does not answer") {
 			t.Errorf("/readyz: %d, %s", status, text)
 		}
-		l.ends(1, 75, "stopped safely after 3s", "witness")
+		l.ends(1, 75, "stopped safely after 10s", "witness")
 		if l.mu.Lock(); len(l.over) > 0 {
 			t.Errorf("workers have seen the end: %v", l.over)
 		}
@@ -305,8 +306,11 @@ func (l *live) shows(node int) {
 		"/metrics":    {`,job="` + filepath.Base(os.Args[0]) + `",`, "headrace_launcher_workers 2\n", "headrace_job_ranks 2\n", "headrace_agent_member 1\n", `headrace_loader_samples_total{local_rank="1",rank="1"} 12`},
 	} {
 		status, text := l.page(node, path)
-		for l.t.Context().Err() == nil && path == "/metrics" && !strings.Contains(text, "headrace_loader_samples_total") { // the stats are on their way
-			status, text = l.page(node, path)
+		if path == "/metrics" {
+			testwait.Until(l.t, "the stats come", func() bool {
+				status, text = l.page(node, path)
+				return strings.Contains(text, "headrace_loader_samples_total")
+			})
 		}
 		for _, w := range want {
 			if status != http.StatusOK || strings.Count(text, w) != 1 {

@@ -95,7 +95,6 @@ type gate struct {
 	mu sync.Mutex
 	*sync.Cond
 	open    bool
-	late    bool // the test's time is over
 	workers map[string]*attendant
 	over    []string // what workers have said of the end
 	nodes   []*job
@@ -116,7 +115,10 @@ func newGate(t *testing.T) *gate {
 	}
 	g := &gate{t: t, l: l, workers: map[string]*attendant{}}
 	g.Cond = sync.NewCond(&g.mu)
-	late := time.AfterFunc(liveBound, func() { g.change(func() { g.late, g.open = true, true }) })
+	late := time.AfterFunc(testBound, func() {
+		t.Errorf("not at its end within %v: the workers are let go", testBound)
+		g.change(func() { g.open = true })
+	})
 	t.Cleanup(func() {
 		late.Stop()
 		g.change(func() { g.open = true })
@@ -134,8 +136,12 @@ func newGate(t *testing.T) *gate {
 	return g
 }
 
-// liveBound is how long any one thing may take.
-const liveBound = 60 * time.Second
+const (
+	// liveBound is how long any one thing may take.
+	liveBound = 60 * time.Second
+	// testBound is for all of them.
+	testBound = 4 * liveBound
+)
 
 func (g *gate) change(f func()) {
 	g.mu.Lock()
@@ -184,8 +190,11 @@ func (g *gate) until(what string, holds func() bool) {
 	g.t.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	late := false
+	stop := time.AfterFunc(liveBound, func() { g.change(func() { late = true }) })
+	defer stop.Stop()
 	for !holds() {
-		if g.late {
+		if late {
 			for i, j := range g.nodes {
 				g.t.Logf("node %d:\n%s", i, j.errors())
 			}

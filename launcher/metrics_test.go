@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/headrace/headrace/agentapi"
+	"github.com/headrace/headrace/internal/testwait"
 	"github.com/headrace/headrace/rank"
 )
 
@@ -50,9 +51,10 @@ func TestMetrics(t *testing.T) {
 	}
 	want := fmt.Sprintf(`headrace_loader_samples_total{local_rank="%d",rank="%d"} 12`, id.LocalRank, id.Rank)
 	text := ""
-	for !strings.Contains(text, want) && t.Context().Err() == nil { // the stats are on their way
+	testwait.Until(t, "the stats come", func() bool {
 		_, text = get("/metrics")
-	}
+		return strings.Contains(text, want)
+	})
 	for _, want := range []string{"headrace_launcher_workers 2\n", "headrace_launcher_rounds_total 1\n", "headrace_launcher_restarts 0\n", "headrace_launcher_nodes 1\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)

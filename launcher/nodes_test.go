@@ -3,11 +3,12 @@ package launcher_test
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/headrace/headrace/internal/testwait"
 )
 
 // Rank 0 binds MASTER_PORT and the others reach it there, in every kind of job, in a
@@ -109,9 +110,7 @@ func TestSignalReachesAllNodes(t *testing.T) {
 		jobs = append(jobs, start(t, nil, append([]string{"--metrics-port", "0", "--nnodes", "3", "--master-addr", "127.0.0.1", "--master-port", port, "--node-rank", rank}, workers(1, "say=ran")...)...))
 		waitForListener(t, port)
 	}
-	for !strings.Contains(jobs[1].errors(), "metrics at") && t.Context().Err() == nil {
-		runtime.Gosched() // until it catches signals
-	}
+	testwait.Until(t, "it catches signals", func() bool { return strings.Contains(jobs[1].errors(), "metrics at") })
 	jobs[0].send(syscall.SIGTERM)
 	for i, j := range jobs {
 		// Node 1 may not have joined yet, and then finds nobody until it is told too.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"net"
 	"os"
-	"runtime"
 	"testing"
 
+	"github.com/headrace/headrace/internal/testwait"
 	"github.com/headrace/headrace/launcher"
 )
 
@@ -47,12 +47,11 @@ func listenSomewhere(t *testing.T) (net.Listener, string) {
 // waitForListener returns once somebody listens at a port of this host.
 func waitForListener(t *testing.T, port string) {
 	t.Helper()
-	for t.Context().Err() == nil {
+	testwait.Until(t, "somebody listens at port "+port, func() bool {
 		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
 		if err == nil {
 			_ = conn.Close()
-			return
 		}
-		runtime.Gosched()
-	}
+		return err == nil
+	})
 }

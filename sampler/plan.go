@@ -28,6 +28,6 @@ func (s Stream) PlanHash() string {
 // in what two plans differ. The hash decides whether they do: a long fingerprint is cut, and the
 // blocks of a source are not in the text. It has at most 255 bytes.
 func (s Stream) PlanSummary() string {
-	return fmt.Sprintf("%s data=%.32s n=%d batch=%d seed=%d shuffle=%t tail=%s block=%d window=%d",
-		s.PlanHash(), s.Fingerprint, s.N, s.Global, s.Seed, s.Shuffle, s.Tail, s.Block, s.Window)
+	return fmt.Sprintf("%s data=%s n=%d batch=%d seed=%d shuffle=%t tail=%s block=%d window=%d",
+		s.PlanHash(), s.Fingerprint[:min(len(s.Fingerprint), 32)], s.N, s.Global, s.Seed, s.Shuffle, s.Tail, s.Block, s.Window)
 }

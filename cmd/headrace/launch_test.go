@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/headrace/headrace/internal/testwait"
 )
 
 // launched runs headrace launch as a process of its own.
@@ -157,9 +159,10 @@ func TestLaunchCompanion(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := first
-	for second == first && t.Context().Err() == nil {
+	testwait.Until(t, "another engine", func() bool {
 		second = engineAt(t, sockets[0])
-	}
+		return second != first
+	})
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -178,21 +181,20 @@ func TestLaunchCompanion(t *testing.T) {
 // engineAt is the pid of who listens at a socket, once somebody does.
 func engineAt(t *testing.T, socket string) int {
 	t.Helper()
-	for t.Context().Err() == nil {
-		conn, err := net.Dial("unix", socket)
-		if err != nil {
-			continue
-		}
-		raw, err := conn.(*net.UnixConn).SyscallConn()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var who *unix.Ucred
-		if cerr := raw.Control(func(fd uintptr) { who, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); cerr != nil || err != nil {
-			t.Fatal(cerr, err)
-		}
-		_ = conn.Close()
-		return int(who.Pid)
+	var conn net.Conn
+	testwait.Until(t, "an engine is at "+socket, func() bool {
+		var err error
+		conn, err = net.Dial("unix", socket)
+		return err == nil
+	})
+	defer conn.Close() //nolint:errcheck // nothing was written
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return 0
+	var who *unix.Ucred
+	if cerr := raw.Control(func(fd uintptr) { who, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); cerr != nil || err != nil {
+		t.Fatal(cerr, err)
+	}
+	return int(who.Pid)
 }

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/headrace/headrace/agentapi"
+	"github.com/headrace/headrace/internal/testwait"
 	"github.com/headrace/headrace/nd"
 )
 
@@ -146,9 +146,7 @@ func TestCloseWhileAThreadJoins(t *testing.T) {
 		_, err := s.Ask(t.Context(), handle, "join", []byte("20000"))
 		joined <- err
 	}()
-	for j.begun.Load() == 0 {
-		runtime.Gosched()
-	}
+	testwait.Until(t, "it joins", func() bool { return j.begun.Load() > 0 })
 	closeLoader, err := s.Detach(handle)
 	if err != nil {
 		t.Fatal(err)

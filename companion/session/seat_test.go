@@ -13,6 +13,7 @@ import (
 
 	"github.com/headrace/headrace/agentapi"
 	"github.com/headrace/headrace/coord/fence"
+	"github.com/headrace/headrace/internal/testwait"
 	"github.com/headrace/headrace/nd"
 	"github.com/headrace/headrace/rank"
 )
@@ -92,7 +93,7 @@ func TestOneConnection(t *testing.T) {
 	if st, err := s.Next(t.Context(), handle, patience, deliver); err != nil {
 		t.Errorf("%v, %v", st, err)
 	}
-	eventually(t, "the loader sends no numbers", func() bool { return len(server.Stats()) > 0 })
+	testwait.Until(t, "the loader sends no numbers", func() bool { return len(server.Stats()) > 0 })
 	closeLoader, err := s.Detach(handle)
 	if err := errors.Join(err, closeLoader()); err != nil {
 		t.Error(err)
@@ -163,7 +164,7 @@ func TestAgentThatBeginsAgain(t *testing.T) {
 	if err := server.Close(); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "the connection does not end", func() bool { return first.Err() != nil })
+	testwait.Until(t, "the connection does not end", func() bool { return first.Err() != nil })
 	server, counted := serve(t, path, &desk{})
 	defer server.Close() //nolint:errcheck // of a test
 	if again, err := s.connected(t.Context(), id); err != nil || again == first || counted.taken.Load() != 1 {
@@ -171,19 +172,5 @@ func TestAgentThatBeginsAgain(t *testing.T) {
 	}
 	if err := s.close(); err != nil {
 		t.Error(err)
-	}
-}
-
-// eventually waits for what another goroutine does in its own time.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for late := time.After(patience); !condition(); {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatal(what)
-		}
 	}
 }

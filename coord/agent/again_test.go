@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headrace/headrace/coord"
 )
@@ -107,9 +106,8 @@ func TestBeginsAgainWhenItCan(t *testing.T) {
 	if !strings.Contains(reason, "cannot begin again") {
 		t.Errorf("the page says %q", reason)
 	}
-	within(t, 20*time.Second, "to be in the view again", func() {
-		for there := false; !there && ctx.Err() == nil; {
-			_ = b.do(ctx, func() error { there = b.self.node != nil && b.self.node.State().View != nil; return nil })
-		}
+	eventually(t, ctx, "it is in the view again", func() (there bool) {
+		_ = b.do(ctx, func() error { there = b.self.node != nil && b.self.node.State().View != nil; return nil })
+		return there
 	})
 }

@@ -30,7 +30,7 @@ func TestAgentWithoutAMajority(t *testing.T) {
 	served := make(chan error, 1)
 	lines := make(chan string, 1000)
 	go func() {
-		cfg := Config{Job: "job", Name: "c", Profile: "fast", Key: []byte("0123456789abcdef"), Contacts: []string{others[0].Address()}, Alone: 3 * time.Second}
+		cfg := Config{Job: "job", Name: "c", Profile: "fast", Key: []byte("0123456789abcdef"), Contacts: []string{others[0].Address()}, Alone: 10 * time.Second}
 		cfg.Listener.Event = func(e Event) { lines <- e.Kind + ": " + e.Text }
 		served <- Serve(ctx, cfg, socket, func(Serving) error { lines <- "ready"; return nil })
 	}()
@@ -71,7 +71,7 @@ func TestAgentWithoutAMajority(t *testing.T) {
 	if _, _, err := f.Take(short, 16); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "a majority of the 3 voters does not answer") {
 		t.Errorf("a wait: %v", err)
 	}
-	if _, _, err := f.Take(ctx, 16); !errors.Is(err, nd.ErrClosed) || !strings.Contains(err.Error(), "for 3s a majority of the 3 voters does not answer") {
+	if _, _, err := f.Take(ctx, 16); !errors.Is(err, nd.ErrClosed) || !strings.Contains(err.Error(), "for 10s a majority of the 3 voters does not answer") {
 		t.Errorf("at the end: %v", err)
 	}
 	if err := <-served; !errors.Is(err, nd.ErrIO) || !strings.Contains(err.Error(), "majority") {
@@ -136,7 +136,7 @@ func TestAgentThatHasFoundTheJob(t *testing.T) {
 	t.Parallel()
 	ctx := patient(t)
 	a, _ := jobOfOne(t, ctx, 50)
-	b := startHost(t, "b", func(c *Config) { c.Contacts, c.Alone = []string{a.Address()}, 500*time.Millisecond })
+	b := startHost(t, "b", func(c *Config) { c.Contacts, c.Alone = []string{a.Address()}, 2*time.Second })
 	eventually(t, ctx, "it has asked some times", func() (often bool) {
 		_ = b.do(ctx, func() error { often = b.scout.tries > 8; return nil })
 		return often

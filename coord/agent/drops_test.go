@@ -38,20 +38,6 @@ func TestDropsAreCounted(t *testing.T) {
 	})
 }
 
-// Messages for a peer that does not answer, or too slowly, are dropped and counted.
-func TestMessagesThatWaitTooLong(t *testing.T) {
-	var k link
-	k.wake = make(chan struct{}, 1)
-	dropped := 0
-	for range queuedMessages + 10 {
-		n, _ := k.put([]byte("m"))
-		dropped += n
-	}
-	if dropped != 10 || len(k.queue) != queuedMessages {
-		t.Errorf("%d dropped, %d wait", dropped, len(k.queue))
-	}
-}
-
 // What memberlist complains of in words that nobody here knows is counted all the same, so that
 // another version of it does not turn drops into nothing; what is no complaint is not.
 func TestComplaints(t *testing.T) {

@@ -256,11 +256,10 @@ func (l *links) open(address string) *sealed.Conn {
 	if err != nil {
 		return nil
 	}
-	stop := context.AfterFunc(l.ctx, func() { _ = raw.Close() })
-	conn, err := sealed.Client(raw, l.key)
+	stream := &hungUp{raw, context.AfterFunc(l.ctx, func() { _ = raw.Close() })}
+	conn, err := sealed.Client(stream, l.key)
 	if err != nil {
-		stop()
-		_ = raw.Close()
+		_ = stream.Close()
 		return nil
 	}
 	return conn

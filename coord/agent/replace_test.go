@@ -141,9 +141,10 @@ func (h *host) next(ctx context.Context, t *testing.T, a agentapi.Attach) *worke
 // vacant waits until the agent has noticed that rank 0 has ended.
 func (h *host) vacant(ctx context.Context, t *testing.T) {
 	t.Helper()
-	for there := true; there; {
-		if err := h.do(ctx, func() error { there = h.seats[0] != nil; return nil }); err != nil {
+	eventually(t, ctx, "the rank has ended", func() (vacant bool) {
+		if err := h.do(ctx, func() error { vacant = h.seats[0] == nil; return nil }); err != nil {
 			t.Fatal(err)
 		}
-	}
+		return vacant
+	})
 }

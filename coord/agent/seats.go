@@ -137,8 +137,8 @@ func same(a, b *agentapi.Attach) bool {
 // differs says what a rank means that the job's ranks do not.
 func differs(a, job *agentapi.Attach) string {
 	var list []string
-	if why := coord.PlanDiffers(a.Plan, job.Plan); why != "" {
-		list = append(list, why)
+	if why := coord.PlanDiffers(a.Plan, job.Plan); why != "" { // of which n is a part
+		return why
 	}
 	for _, f := range []struct {
 		name        string

@@ -70,6 +70,7 @@ var folders = map[string]row{
 	"internal/jsonframe":  {ours: []string{"nd"}, why: "the form of messages, not what they say"},
 	"internal/sealed":     {ours: []string{"nd"}, why: "bytes between two that know a key, not what they say"},
 	"internal/plural":     {why: "words"},
+	"internal/testwait":   {why: "the time that tests wait for anything"},
 	"internal/testport":   {why: "a port is a number; tests of several packages need one"},
 	"internal/atomicfile": {ours: []string{"nd"}, others: []string{"golang.org/x/sys"}, why: "a file that is whole or absent"},
 	"tests/decoders":      {ours: []string{"cuda/kernels"}, others: []string{"github.com/klauspost/compress", "github.com/pierrec/lz4"}, why: "what the decoders are tried on is written by encoders of others"},

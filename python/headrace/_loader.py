@@ -136,7 +136,8 @@ class Loader(Engine):
         that has not committed what it has. JobWaiting has the reason then, if the job gives
         one. Slow storage does not count. None waits for ever, or until the agent gives up.
         After a few seconds the reason is logged. In mode async choose more than the slowest
-        rank takes for what it has in hand: at the end of an epoch the others wait for it.
+        rank takes for what it has in hand, and than half a minute: at the end of an epoch the
+        others wait for it, and get what it has if it stands still.
     options
         axes, pad, scale, on_error, lookahead, slots, host_bytes and so on: see Config.
 

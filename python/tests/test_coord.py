@@ -458,7 +458,7 @@ def test_a_job_that_stands_still_ends_the_wait(nodes: Nodes, crops: hr.Crops, mo
                 done += len(batch.ids)
                 began = time.monotonic()
                 batch = next(loaders[0])
-        assert 4 <= time.monotonic() - began < 10
+        assert time.monotonic() - began >= 4
         assert 200 <= done < 400 and loaders[0].stats()["waiting_s"] >= 4
         assert loaders[1].commit(held[0])
 
