@@ -19,6 +19,8 @@ const (
 	CommitTwice             // a commit that was proposed twice counts twice
 	AnyLane                 // positions of another lane are committed
 	ClosesEarly             // an epoch closes before all is done
+	AllHeld                 // a leader takes what a voter has acknowledged for all that it has itself
+	OldVotersUnasked        // those who voted before have no say in a change of voters
 	// Faults is how many there are, with NoFault.
 	Faults
 )

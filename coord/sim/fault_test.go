@@ -10,7 +10,7 @@ import (
 	"github.com/headrace/headrace/coord"
 )
 
-// Each bug that can be switched on in the machine is found within a thousand seeds, and
+// Each bug that can be switched on is found within a thousand seeds, and
 // its shrunk scenario finds it again from a file.
 func TestFaultsAreFound(t *testing.T) {
 	var one sync.Mutex
