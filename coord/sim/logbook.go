@@ -141,6 +141,7 @@ func (l *logbook) tell(p *process, index uint64, a *applied) {
 			w.result.Views++
 			w.say(p.place, "log %d: view %d of %d members, %d ranks, cut %d (%s)", index, e.View.Number, len(e.View.Members), e.View.World(), e.View.Cut, e.Reason)
 			w.installed(e)
+			l.quorums.install(p, e.View)
 		case *coord.Outcome:
 			if w.trace != nil {
 				w.say(p.place, "log %d: commit %d of %v: %v %v", index, e.Seq, short(e.Author), a.entry.(*coord.Commit).Parts, e.Verdicts)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/headrace/headrace/coord"
 	"github.com/headrace/headrace/coord/group"
 )
 
@@ -19,7 +20,8 @@ import (
 // it tells others of the commit; what it says of the voters is exact.
 type quorums struct {
 	w       *World
-	changes []voters // by index; the first one is the founder alone
+	changes []voters            // by index; the first one is the founder alone
+	numbers map[uint64]coord.ID // who votes with a number, or did
 }
 
 // voters is who decides, both sets while they change, as of an index.
@@ -39,10 +41,24 @@ func (v *voters) String() string {
 	return fmt.Sprintf("%x with %x", v.now, v.outgoing)
 }
 
-func (q *quorums) init(w *World) { *q = quorums{w: w} }
+func (q *quorums) init(w *World) { *q = quorums{w: w, numbers: map[uint64]coord.ID{}} }
 
 // found is the first voter.
-func (q *quorums) found(p *process) { q.changes = []voters{{now: []uint64{p.id.Raft()}}} }
+func (q *quorums) found(p *process) {
+	q.changes = []voters{{now: []uint64{p.id.Raft()}}}
+	q.numbers[p.id.Raft()] = p.id
+}
+
+// install is a view: its voters come to decide. A number that has voted stays that of one process, for
+// another one has none of its promises.
+func (q *quorums) install(p *process, v *coord.View) {
+	for _, id := range v.Voters {
+		if was, known := q.numbers[id.Raft()]; known && was != id {
+			q.w.violate("I9", p.place, "%v votes in view %d with the number of another process that has voted", short(id), v.Number)
+		}
+		q.numbers[id.Raft()] = id
+	}
+}
 
 // change is a replica that applies a change of voters: the same one as all others.
 func (q *quorums) change(p *process, e *group.Event) {
@@ -117,12 +133,10 @@ func (q *quorums) hold(p *process, e *group.Event) {
 
 // has reports whether a voter has an entry, dead or alive: it keeps it until a snapshot takes its place.
 func (q *quorums) has(number uint64, e *group.Event) bool {
-	// A twin that came when the member of its number was out is the voter now.
-	return slices.ContainsFunc(q.w.order, func(o *process) bool {
-		if o.id.Raft() != number || o.foreign == alien {
-			return false
-		}
-		term, ok := o.node.Term(e.Index)
-		return ok && (term == e.Term || term == 0)
-	})
+	o := q.w.procs[q.numbers[number]]
+	if o == nil {
+		return false
+	}
+	term, ok := o.node.Term(e.Index)
+	return ok && (term == e.Term || term == 0)
 }
