@@ -61,7 +61,7 @@
 //	I6  global batches depend on fingerprint, N, seed, epoch, G and blocks alone
 //	I7  nothing is delivered beyond the horizon, or before the view is installed
 //	I8  views and redos only grow at a member; its epoch does between two redos
-//	I9  a process that starts again is a new member
+//	I9  a process that starts again is a new member; the number of one that voted is not used again
 //	I10 with a live majority and links that work in the end, a change is installed in time
 //	I11 without it nothing new is delivered
 package coord

@@ -20,6 +20,9 @@ const (
 	AnyLane                 // positions of another lane are committed
 	ClosesEarly             // an epoch closes before all is done
 	WaitingHoldUp           // ranks that wait for their view count in what an agent reports
+	AllHeld                 // a leader takes what a voter has acknowledged for all that it has itself
+	OldVotersUnasked        // those who voted before have no say in a change of voters
+	NumberAgain             // an agent comes with the number of one that has voted
 	// Faults is how many there are, with NoFault.
 	Faults
 )

@@ -16,6 +16,7 @@ type Machine struct {
 	job     Job
 	view    View
 	deltas  []Delta // the last changes of the view; not part of a snapshot
+	retired []ID    // voters that vote no more, the last ones: see retire
 	open    bool    // all ranks that were expected have been there: work is handed out
 
 	// Progress.
@@ -265,6 +266,8 @@ func (m *Machine) refuses(a *Admission, admitted []Member) string {
 		return PlanDiffers(a.Plan, m.job.Plan)
 	case a.ID.Raft() == 0, slices.ContainsFunc(m.view.Members, same), slices.ContainsFunc(admitted, same):
 		return "it is a member, or one has its number"
+	case m.used(a.ID):
+		return "its number is that of an agent that has voted: start it again"
 	case world > maxRanks || len(m.view.Members)+len(admitted) >= maxMembers:
 		return "the job is full"
 	}
@@ -288,6 +291,7 @@ func (m *Machine) enter(evict []ID, admit []Member, ranks, left []Ranks) bool {
 	if m.job.Mode == Lockstep && (lost || grows) {
 		m.turn++
 	}
+	m.retire(next.Voters)
 	if m.faults.has(ViewNotCounted) {
 		next.Number = m.view.Number
 	}

@@ -118,6 +118,52 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// The number of one that has voted is never another agent's; a replica that was restored knows it
+// too. The same agent may come again, and one that has not voted has promised nothing. What is
+// remembered is bounded.
+func TestNumbersOfVotersAreUsedOnce(t *testing.T) {
+	j := lockstep()
+	j.Voters = 1
+	l := form(t, j, member(1, 1), member(2, 1))
+	view := func(c *Change) *View {
+		t.Helper()
+		c.View = l.View().Number
+		return wants[*Installed](t, l.last(c)).View
+	}
+	if v := view(&Change{Evict: []ID{named(1)}}); !slices.Equal(v.Voters, []ID{named(2)}) {
+		t.Fatalf("voters %v", v.Voters)
+	}
+	twin := func(n int) Admission {
+		a := admission(j, member(n, 0))
+		a.ID[15] = 99
+		return a
+	}
+	var copied Machine
+	if err := copied.Restore(l.Snapshot()); err != nil {
+		t.Fatal(err)
+	}
+	a := twin(1)
+	for name, m := range map[string]*Machine{"the machine": &l.Machine, "one that was restored": &copied} {
+		if m.Refuses(&a) == "" {
+			t.Errorf("%s admits an agent with a number that has voted", name)
+		}
+		if same := admission(j, member(1, 0)); m.Refuses(&same) != "" {
+			t.Errorf("%s does not admit the one that has voted again: %s", name, m.Refuses(&same))
+		}
+	}
+	view(&Change{Admit: []Admission{admission(j, member(3, 0))}})
+	view(&Change{Evict: []ID{named(3)}})
+	if a = twin(3); l.Refuses(&a) != "" {
+		t.Errorf("one that has never voted keeps its number: %s", l.Refuses(&a))
+	}
+	for n := range mostRetired + 1 { // in each view another one votes
+		view(&Change{Evict: l.View().Voters, Admit: []Admission{admission(j, member(n+4, 0))}})
+	}
+	if n := len(l.retired); n != mostRetired || slices.Contains(l.retired, named(1)) {
+		t.Errorf("%d voters are remembered", n)
+	}
+}
+
 // A lease is never more than two leases beyond what is done: without a majority, which
 // is what extends it, a job stops by itself.
 func TestLease(t *testing.T) {

@@ -114,6 +114,7 @@ func (m *Machine) Snapshot() []byte {
 	w.founder(m.founder)
 	w.job(&m.job)
 	w.view(&m.view)
+	w.ids(m.retired)
 	w.progress(&Progress{m.epoch, m.step, m.done, m.digest})
 	w.position(m.horizon)
 	w.flag(m.open)
@@ -159,6 +160,7 @@ func (m *Machine) read(r *reader) {
 	r.job(&m.job)
 	r.view(&m.view)
 	m.view.Seal()
+	m.retired = r.ids(mostRetired)
 	var p Progress
 	r.progress(&p)
 	m.epoch, m.step, m.done, m.digest = p.Epoch, p.Step, p.Done, p.Digest

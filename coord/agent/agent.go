@@ -554,6 +554,7 @@ func (a *Agent) note(e group.Event) {
 			a.foreign = e.Reason
 			a.event(e.Kind.String(), "messages are ignored: "+e.Reason)
 		}
+	case group.Reconfigured: // a view told of it
 	case group.Led:
 		a.watch.elections++
 		a.event(e.Kind.String(), cmp.Or(e.Reason, "this agent decides what comes next, with a majority of the voters"))

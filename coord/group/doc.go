@@ -11,8 +11,9 @@
 //
 // Log and state are in memory only. An agent that starts again is another agent, with
 // another ID; so no voter ever forgets what it has promised, which is all that raft
-// asks of a disk. A voter that was taken out keeps its promises for the same reason. One that
-// was evicted is ticked on while Lingers says so: its voice may be needed to replace it.
+// asks of a disk. A voter that was taken out keeps its promises for the same reason, and
+// coord.Machine admits no other agent with the number of one that has voted. One that was
+// evicted is ticked on while Lingers says so: its voice may be needed to replace it.
 //
 // An agent that leaves takes part until the others decide without it (Left). A leader hands over
 // first; where no other voter is left, as of two agents, it evicts itself, and leads on with both

@@ -21,12 +21,13 @@ type voter struct {
 	machine coord.Machine
 	config  *raftpb.ConfState // as applied
 	applied uint64
-	begin   uint64        // the entries behind it are those that the storage keeps
-	sizes   []int         // of the kept ones that are applied, in bytes
-	bytes   int           // sum of sizes
-	heard   time.Duration // of the leader, or that this one stood
-	led     time.Duration // when the leader last said something
-	asked   time.Duration // when anyone of the group did
+	counted *raftpb.ConfState // config when it was last found that entries are committed
+	begin   uint64            // the entries behind it are those that the storage keeps
+	sizes   []int             // of the kept ones that are applied, in bytes
+	bytes   int               // sum of sizes
+	heard   time.Duration     // of the leader, or that this one stood
+	led     time.Duration     // when the leader last said something
+	asked   time.Duration     // when anyone of the group did
 	leader  uint64
 	leads   bool
 	alone   time.Duration // until then the leader is known to have no majority
@@ -76,7 +77,7 @@ func newVoter(id uint64, s *raft.MemoryStorage, config *raftpb.ConfState, applie
 	if err != nil {
 		panic(err) // the config is constant but for the ID, which New has checked
 	}
-	return &voter{node: node, storage: s, config: config, applied: applied, begin: applied}
+	return &voter{node: node, storage: s, config: config, counted: config, applied: applied, begin: applied}
 }
 
 func (v *voter) has(id uint64) bool {
@@ -132,6 +133,7 @@ func (n *Node) receiveRaft(from coord.Source, data []byte) {
 	if _, known := n.peer(from.ID.Raft()); !known && len(n.others) < maxOthers {
 		n.others[from.ID.Raft()] = from
 	}
+	n.faults.hears(v, &m)
 	v.call(func() { _ = v.node.Step(&m) }) // what does not fit is dropped, as a lost message is
 }
 
@@ -207,6 +209,10 @@ func (v *voter) keep(rd raft.Ready) {
 		v.begin, v.sizes, v.bytes = rd.Snapshot.GetMetadata().GetIndex(), nil, 0
 	}
 	if rd.HardState != nil && !raft.IsEmptyHardState(rd.HardState) {
+		before, _, _ := v.storage.InitialState() // memory has it
+		if rd.GetCommit() > before.GetCommit() {
+			v.counted = v.config // what is committed since then was counted before any of it is applied
+		}
 		_ = v.storage.SetHardState(rd.HardState) // memory takes it
 	}
 	if err := v.storage.Append(rd.Entries); err != nil {
@@ -245,6 +251,8 @@ func (n *Node) apply(e *raftpb.Entry) {
 			return
 		}
 		v.call(func() { v.config = v.node.ApplyConfChange(&change) })
+		n.faults.changes(v)
+		n.event(v.decided(Event{Kind: Reconfigured, Index: e.GetIndex(), Term: e.GetTerm(), NewVoters: v.config.GetVoters(), NewOutgoing: v.config.GetVotersOutgoing()}))
 		v.snapshot() // a newcomer takes none that does not name it
 		if n.ending != "" && v.leads {
 			n.lead.yield(n) // before raft by itself ends the time of both sets
@@ -262,7 +270,7 @@ func (n *Node) apply(e *raftpb.Entry) {
 	lanes := v.machine.View()
 	all, some := false, []coord.ID(nil)
 	for _, effect := range v.machine.Apply(e.GetIndex(), entry) {
-		n.event(Event{Kind: Applied, Index: e.GetIndex(), Term: e.GetTerm(), Entry: entry, Effect: effect, Voters: v.config.GetVoters(), Outgoing: v.config.GetVotersOutgoing()})
+		n.event(v.decided(Event{Kind: Applied, Index: e.GetIndex(), Term: e.GetTerm(), Entry: entry, Effect: effect}))
 		switch e := effect.(type) {
 		case *coord.Installed:
 			n.lead.installed(e, n.now)
@@ -288,6 +296,12 @@ func (n *Node) apply(e *raftpb.Entry) {
 	}
 	n.brief()
 	n.spread(all, some)
+}
+
+// decided adds who has decided that an entry is committed.
+func (v *voter) decided(e Event) Event {
+	e.Voters, e.Outgoing = v.counted.GetVoters(), v.counted.GetVotersOutgoing()
+	return e
 }
 
 func (n *Node) restore(s *raftpb.Snapshot) {

@@ -14,8 +14,9 @@
 // # Who watches
 //
 //	logbook    each entry of the log once, as the first replica applies it: all others must
-//	           apply the same, with the same effects and states (I1), and a majority must
-//	           hold it by then (I2)
+//	           apply the same, with the same effects and states (I1)
+//	quorums    who votes, as the log changes it: a majority of those who have decided holds
+//	           an entry when it is first applied (I2)
 //	plain      the rules in prose, step by step and position by position; no code of the
 //	           machine is in it (I3 to I8)
 //	monitors   what each agent knows, and what each rank is given, held against the two

@@ -84,8 +84,6 @@ type process struct {
 	applied uint64 // index of the last entry that it applied
 	effect  int    // how many effects of it
 	votes   bool
-	config  config // that decides, as of applied
-	before  config // and the one before it
 	ticks   int
 	worked  time.Duration
 	hangs   bool // its ranks do nothing more
@@ -142,6 +140,9 @@ func (h *host) start(form []coord.Member, change func(*group.Config)) *process {
 	h.w.order = append(h.w.order, p)
 	h.w.say(h.place, "start %v, %d ranks", short(p.id), len(h.ranks))
 	h.w.note('b', h.place, h.boots, p.id[:])
+	if form != nil {
+		h.w.log.quorums.found(p)
+	}
 	h.w.gossip.came(p)
 	p.work = h.w.newWorker(p)
 	h.w.after(time.Duration(h.rand.Int64N(int64(cfg.Beat))), func() { p.tick(cfg.Beat) })

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"bytes"
-	"fmt"
 	"reflect"
 	"slices"
 
@@ -19,6 +18,7 @@ type logbook struct {
 	last    uint64 // highest index
 	machine coord.Machine
 	plain   plain
+	quorums quorums
 	state   []byte // of the machine at last; nil: not written yet
 	checks  int
 }
@@ -33,6 +33,7 @@ type applied struct {
 func (l *logbook) init(w *World) {
 	*l = logbook{w: w, at: map[uint64]*applied{}}
 	l.plain.init(w)
+	l.quorums.init(w)
 	w.breakMachine(&l.machine)
 }
 
@@ -41,6 +42,8 @@ func (w *World) watch(p *process, e *group.Event) {
 	switch e.Kind {
 	case group.Applied:
 		w.log.applies(p, e)
+	case group.Reconfigured:
+		w.log.quorums.change(p, e)
 	case group.Viewed:
 		w.say(p.place, "view %d: %d members, cut %d", e.View.Number, len(e.View.Members), e.View.Cut)
 	case group.Led:
@@ -113,14 +116,13 @@ func sameEffect(a, b coord.Effect) bool {
 	return x.Author == y.Author && x.Seq == y.Seq && x.Again == y.Again && slices.Equal(x.Verdicts, y.Verdicts) && slices.Equal(x.Parts, y.Parts)
 }
 
-// first is the first replica that applies an entry. A majority of the voters must hold
-// it by now.
+// first is the first replica that applies an entry.
 func (l *logbook) first(p *process, e *group.Event) *applied {
 	if e.Index <= l.last {
 		l.w.violate("log", p.place, "index %d has an entry of the job here, and %d was reached elsewhere without one", e.Index, l.last)
 		return nil
 	}
-	l.held(p, e)
+	l.quorums.hold(p, e)
 	l.last = e.Index
 	l.state = nil
 	before := l.plain.before(&l.machine, e.Entry)
@@ -131,44 +133,6 @@ func (l *logbook) first(p *process, e *group.Event) *applied {
 	return a
 }
 
-// held checks that a majority of the voters, of both sets while they change, has the entry.
-// It may have been decided by those that a change of voters just before it has replaced.
-func (l *logbook) held(p *process, e *group.Event) {
-	now := config{e.Voters, e.Outgoing}
-	if !slices.Equal(now.voters, p.config.voters) || !slices.Equal(now.outgoing, p.config.outgoing) {
-		p.config, p.before = now, p.config
-	}
-	if why := l.lacks(e, p.config); why != "" && (len(p.before.voters) == 0 || l.lacks(e, p.before) != "") {
-		l.w.violate("I2", p.place, "index %d (%T) is applied, and %s", e.Index, e.Entry, why)
-	}
-}
-
-// config is who decides.
-type config struct{ voters, outgoing []uint64 }
-
-// lacks says where an entry is held by no majority; empty: nowhere.
-func (l *logbook) lacks(e *group.Event, c config) string {
-	for _, set := range [][]uint64{c.voters, c.outgoing} {
-		have := 0
-		for _, id := range set {
-			// A twin that came when the member of its number was out is the voter now.
-			if slices.ContainsFunc(l.w.order, func(o *process) bool {
-				if o.id.Raft() != id || o.foreign == alien {
-					return false
-				}
-				term, ok := o.node.Term(e.Index)
-				return ok && (term == e.Term || term == 0)
-			}) {
-				have++
-			}
-		}
-		if len(set) > 0 && have <= len(set)/2 {
-			return fmt.Sprintf("%d of %d voters have it", have, len(set))
-		}
-	}
-	return ""
-}
-
 func (l *logbook) tell(p *process, index uint64, a *applied) {
 	w := l.w
 	for _, effect := range a.effects {
@@ -177,6 +141,7 @@ func (l *logbook) tell(p *process, index uint64, a *applied) {
 			w.result.Views++
 			w.say(p.place, "log %d: view %d of %d members, %d ranks, cut %d (%s)", index, e.View.Number, len(e.View.Members), e.View.World(), e.View.Cut, e.Reason)
 			w.installed(e)
+			l.quorums.install(p, e.View)
 		case *coord.Outcome:
 			if w.trace != nil {
 				w.say(p.place, "log %d: commit %d of %v: %v %v", index, e.Seq, short(e.Author), a.entry.(*coord.Commit).Parts, e.Verdicts)
