@@ -36,6 +36,7 @@ type Node struct {
 		asked time.Duration
 		heard time.Duration
 		turn  int
+		met   coord.ID // the last one that it has asked since gossip names it
 	}
 	followers map[coord.ID]*follower // looked up and walked in the order of the view
 	gossip    map[coord.ID]observed

@@ -69,7 +69,7 @@ func (g *gossip) meet(o, s *process, d time.Duration) {
 			g.meet(o, s, time.Second)
 		default:
 			g.met[pair{o.id, s.id}] = true
-			o.node.Observe(o.local(), s.id, group.Alive)
+			o.node.Observe(o.local(), s.source(), group.Alive)
 			o.flush()
 		}
 	})
@@ -161,7 +161,7 @@ func (g *gossip) tell(o, s *process, op *opinion, state group.Liveness) {
 	if g.w.trace != nil {
 		g.w.say(o.place, "gossip: %v on %d is %v", short(s.id), s.place, [...]string{"alive", "dead"}[state])
 	}
-	o.node.Observe(o.local(), s.id, state)
+	o.node.Observe(o.local(), s.source(), state)
 	o.flush()
 }
 
