@@ -92,17 +92,11 @@ func (v *voter) tick(n *Node) {
 		n.lead.decide(n)
 		return
 	}
-	place := slices.Index(sorted(v.config.GetVoters()), n.cfg.Self.ID.Raft())
+	place := slices.Index(v.stands(), n.cfg.Self.ID.Raft())
 	if place >= 0 && n.now-v.heard >= n.cfg.Silence+time.Duration(place)*n.cfg.Stagger {
 		v.heard = n.now
 		v.call(func() { _ = v.node.Campaign() }) // who may not stand now may later
 	}
-}
-
-func sorted(list []uint64) []uint64 {
-	list = slices.Clone(list)
-	slices.Sort(list)
-	return list
 }
 
 // receiveRaft takes a message of the group. It makes this agent a voter: only voters
@@ -133,6 +127,9 @@ func (n *Node) receiveRaft(from coord.Source, data []byte) {
 		n.others[from.ID.Raft()] = from
 	}
 	v.call(func() { _ = v.node.Step(&m) }) // what does not fit is dropped, as a lost message is
+	if votes(m.GetType()) {
+		n.tellDecided(&m)
+	}
 }
 
 // proposable reports whether another voter may put these entries into the log: such that all
@@ -220,6 +217,9 @@ func (n *Node) sendRaft(messages []*raftpb.Message) {
 		if !known {
 			n.voter.node.ReportUnreachable(m.GetTo())
 			continue
+		}
+		if votes(m.GetType()) {
+			m.Commit = new(n.voter.node.BasicStatus().GetCommit())
 		}
 		data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 		if err != nil {

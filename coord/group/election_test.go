@@ -1,0 +1,93 @@
+package group
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/headrace/headrace/coord"
+)
+
+// While the voters change, the old ones stand as well, behind the new ones: only one of them may
+// have what is decided.
+func TestOldVotersStand(t *testing.T) {
+	v := &voter{config: &raftpb.ConfState{Voters: []uint64{9, 3}, VotersOutgoing: []uint64{5, 3, 1}}}
+	if got, want := v.stands(), []uint64{3, 9, 1, 5}; !slices.Equal(got, want) {
+		t.Errorf("%v stand, want %v", got, want)
+	}
+}
+
+// leadBy has a node lead.
+func (c *cluster) leadBy(i int) {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		if n.voter.leads {
+			n.voter.transfer(n.cfg.Self.ID.Raft(), identity(i+1).Raft())
+			n.ready()
+			c.collect(n)
+		}
+	}
+	c.until("it leads", time.Second, func() bool { return c.nodes[i].voter.leads })
+}
+
+// A leader that is no voter any more once a change of them is decided says so with its last word.
+// Where that is lost, and its log is longer than that of the voter that is left, it tells it when that
+// one stands: else nobody would ever be elected.
+func TestLastWordOfALeaderIsLost(t *testing.T) {
+	c := newCluster(t, lockstep(), 3, 1, 12)
+	c.until("formed", 5*time.Second, c.agree(3))
+	c.until("voters", 5*time.Second, func() bool { return c.voters() == 3 })
+	c.leadBy(1)
+	old := c.nodes[1]
+	c.kill(2)
+	c.until("the voters change", 15*time.Second, func() bool { return len(old.voter.config.GetVotersOutgoing()) > 0 })
+	c.cut = func(from, to int) bool { return from == 1 && to == 0 } // the end of the change is under way
+	if !old.propose(&coord.Redo{View: 99}) {
+		t.Fatal("not proposed")
+	}
+	c.until("it steps down", time.Second, func() bool { return old.voter == nil || !old.voter.leads })
+	if r, _ := old.Replica(); len(r.Outgoing) > 0 || slices.Contains(r.Voters, identity(2).Raft()) {
+		t.Fatalf("it is a voter: %+v", r)
+	}
+	if r, _ := c.nodes[0].Replica(); len(r.Outgoing) == 0 {
+		t.Fatal("the voter that is left knows what was decided")
+	}
+	c.cut = nil
+	c.until("the voter that is left leads", 3*time.Second, func() bool { return c.nodes[0].voter.leads })
+	c.until("both know", 3*time.Second, c.agree(2))
+}
+
+// Nobody is told of what he knows, or of what he cannot have; and no voter that has heard of a leader
+// of late says anything, for it would take the candidate out of its election.
+func TestWhoIsToldWhatIsDecided(t *testing.T) {
+	c := newCluster(t, lockstep(), 3, 1, 13)
+	c.until("formed", 5*time.Second, c.agree(3))
+	c.until("voters", 5*time.Second, func() bool { return c.voters() == 3 })
+	n := c.nodes[slices.IndexFunc(c.nodes, func(n *machine) bool { return !n.voter.leads })]
+	to := identity((n.place+1)%3 + 1).Raft()
+	decided := n.voter.node.BasicStatus().GetCommit()
+	for _, x := range []struct {
+		what          string
+		silent        time.Duration
+		knows, has    uint64
+		request, told bool
+	}{
+		{"who stands and does not know", 3 * time.Second, decided - 1, decided, true, true},
+		{"who refuses a voice and does not know", 3 * time.Second, decided - 1, 0, false, true},
+		{"who knows", 3 * time.Second, decided, decided, true, false},
+		{"who lacks it", 3 * time.Second, decided - 1, decided - 1, true, false},
+		{"who stands as soon as the leader is gone", time.Second, decided - 1, decided, true, false},
+	} {
+		n.now = n.voter.led + x.silent
+		m := &raftpb.Message{Type: raftpb.MessageType_MsgPreVoteResp.Enum(), From: &to, Term: new(uint64(9)), Commit: &x.knows}
+		if x.request {
+			m.Type, m.Index = raftpb.MessageType_MsgPreVote.Enum(), &x.has
+		}
+		n.tellDecided(m)
+		if got := len(n.Outbox()); got > 1 || got == 1 != x.told {
+			t.Errorf("%s is told %d times", x.what, got)
+		}
+	}
+}
