@@ -165,9 +165,13 @@ func (g *gossip) tell(o, s *process, op *opinion, state group.Liveness) {
 	o.flush()
 }
 
-// doubt has an observer hold a subject for dead that is not.
+// doubt has an observer hold a subject for dead that is not. One that it has not heard of it does
+// not doubt.
 func (g *gossip) doubt(o, s *process, d time.Duration) {
 	at := pair{o.id, s.id}
+	if !g.met[at] && len(g.w.hosts) <= mostPairs {
+		return
+	}
 	op := g.pairs[at]
 	if op == nil {
 		op = &opinion{reachable: true}
