@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/headrace/headrace/coord"
 )
@@ -89,5 +90,39 @@ func TestWhoIsToldWhatIsDecided(t *testing.T) {
 		if got := len(n.Outbox()); got > 1 || got == 1 != x.told {
 			t.Errorf("%s is told %d times", x.what, got)
 		}
+	}
+}
+
+// A voter that was taken out while it heard nobody, and is asked for its voice by another such one,
+// gives it and is none again: that is no word of a leader, and it does not stand itself. Else the two
+// would ask each other for ever.
+func TestVoiceOfWhoWasTakenOut(t *testing.T) {
+	c := newCluster(t, lockstep(), 4, 1, 14) // three of them vote
+	c.until("formed", 5*time.Second, c.agree(4))
+	c.until("voters", 5*time.Second, func() bool { return c.voters() == 3 })
+	n := c.nodes[slices.IndexFunc(c.nodes, func(n *machine) bool { return n.voter != nil && !n.voter.leads })]
+	n.view = &coord.View{Number: n.view.Number, Members: n.view.Members, Voters: []coord.ID{identity(99)}}
+	n.known.Known.Index = n.voter.applied + 1
+	n.now = n.voter.led + 3*time.Second
+	n.leave()
+	if n.voter != nil {
+		t.Fatal("it votes on")
+	}
+	from := c.nodes[(n.place+1)%3]
+	heard, at := n.following.heard, n.past.node.BasicStatus()
+	ask := &raftpb.Message{
+		Type: raftpb.MessageType_MsgPreVote.Enum(), From: new(from.cfg.Self.ID.Raft()), To: new(n.cfg.Self.ID.Raft()),
+		Term: new(at.GetTerm() + 1), LogTerm: new(at.GetTerm()), Index: new(uint64(1 << 20)), Commit: new(at.GetCommit()),
+	}
+	data, err := proto.Marshal(ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Receive(n.now, coord.AppendMessage(nil, &coord.Message{From: from.source(), Body: &coord.Raft{Data: data}}))
+	if got := len(n.Outbox()); got != 1 {
+		t.Errorf("it says %d things, want its voice", got)
+	}
+	if n.voter != nil || n.following.heard != heard || !n.Deaf() {
+		t.Errorf("it votes: %v; it has heard of a leader %v later", n.voter != nil, n.following.heard-heard)
 	}
 }

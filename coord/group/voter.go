@@ -25,7 +25,7 @@ type voter struct {
 	sizes   []int         // of the kept ones that are applied, in bytes
 	bytes   int           // sum of sizes
 	heard   time.Duration // of the leader, or that this one stood
-	led     time.Duration // when the leader last said something
+	led     time.Duration // when the leader last said something, or this one began or ended to lead
 	asked   time.Duration // when anyone of the group did
 	leader  uint64
 	leads   bool
@@ -145,7 +145,8 @@ func proposable(list []*raftpb.Entry) bool {
 const maxOthers = 16
 
 // vote makes this agent a voter, the one that it was if it was one: a voter keeps what
-// it has promised.
+// it has promised. One that was taken out and is only asked for its voice has heard of no leader by
+// that: it goes back, see leave.
 func (n *Node) vote() {
 	switch {
 	case n.voter != nil:
@@ -154,8 +155,9 @@ func (n *Node) vote() {
 		n.voter, n.past = n.past, nil
 	default:
 		n.voter = n.start(newcomer(n.cfg.Self.ID.Raft()))
+		n.voter.led = n.now
 	}
-	n.voter.heard, n.voter.led = n.now, n.now
+	n.voter.heard = n.now
 }
 
 // start takes a voter into use.
@@ -338,7 +340,7 @@ func (n *Node) noteLeader() {
 	if leads := status.RaftState == raft.StateLeader; leads != v.leads {
 		v.leads = leads
 		n.lead.reset()
-		v.answered, v.since = map[uint64]time.Duration{}, n.now
+		v.answered, v.since, v.led = map[uint64]time.Duration{}, n.now, n.now
 		if leads {
 			n.event(Event{Kind: Led, ID: n.cfg.Self.ID})
 		}
@@ -386,7 +388,7 @@ func (n *Node) leave() {
 	out := n.now-v.led >= deafAfter*n.cfg.Beat && n.known.Known.Index > v.applied // the last change of voters did not reach it
 	if out || !v.has(n.cfg.Self.ID.Raft()) {
 		n.voter, n.past = nil, v
-		n.following.heard = n.now
+		n.following.heard = max(n.following.heard, v.led)
 	}
 }
 
