@@ -16,7 +16,8 @@
 //
 // An agent that leaves takes part until the others decide without it (Left). A leader hands over
 // first; where no other voter is left, as of two agents, it evicts itself, and leads on with both
-// sets of voters until one of the new ones does.
+// sets of voters until one of the new ones does. So does every leader that is none of the new
+// voters: who leads as a change of them ends is one who stays and tells the others.
 //
 // The library draws the time of elections at random; here its own are out of reach, and a voter
 // that has not heard of the leader for a while stands, the first one of the voters first; while

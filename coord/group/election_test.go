@@ -33,31 +33,68 @@ func (c *cluster) leadBy(i int) {
 	c.until("it leads", time.Second, func() bool { return c.nodes[i].voter.leads })
 }
 
-// A leader that is no voter any more once a change of them is decided says so with its last word.
-// Where that is lost, and its log is longer than that of the voter that is left, it tells it when that
-// one stands: else nobody would ever be elected.
-func TestLastWordOfALeaderIsLost(t *testing.T) {
+// A leader that is none of the new voters hands over before the change of them is done: the one that
+// is left leads without an election, and who was lost right after that was not needed.
+func TestWhoStaysEndsAChangeOfVoters(t *testing.T) {
 	c := newCluster(t, lockstep(), 3, 1, 12)
 	c.until("formed", 5*time.Second, c.agree(3))
 	c.until("voters", 5*time.Second, func() bool { return c.voters() == 3 })
 	c.leadBy(1)
-	old := c.nodes[1]
 	c.kill(2)
-	c.until("the voters change", 15*time.Second, func() bool { return len(old.voter.config.GetVotersOutgoing()) > 0 })
-	c.cut = func(from, to int) bool { return from == 1 && to == 0 } // the end of the change is under way
-	if !old.propose(&coord.Redo{View: 99}) {
+	c.until("the voters change", 15*time.Second, func() bool { return len(c.nodes[1].voter.config.GetVotersOutgoing()) > 0 })
+	c.until("the one that is left leads", time.Second/2, func() bool { return c.nodes[0].voter.leads })
+	c.until("the change is done", time.Second/2, func() bool { return len(c.nodes[0].voter.config.GetVotersOutgoing()) == 0 })
+	c.kill(1) // its last word would have come now
+	c.until("it goes on alone", 15*time.Second, c.agree(1))
+}
+
+// The leader is lost as it ends a change of the voters: one of the two that are left knows that they
+// decide alone, and the other one has the longer log. It refuses its voice to the first, and would wait
+// for those of the dead if it was not told.
+func TestLastWordOfALeaderIsLost(t *testing.T) {
+	c := newCluster(t, lockstep(), 5, 1, 12)
+	c.until("formed", 5*time.Second, c.agree(5))
+	c.until("voters", 5*time.Second, func() bool { return c.voters() == 5 })
+	first, knows, longer := c.nodes[0], c.nodes[1], c.nodes[2]
+	if !first.voter.leads {
+		t.Fatal("another one leads")
+	}
+	c.kill(3)
+	c.kill(4)
+	c.until("the voters change", 15*time.Second, func() bool { return len(first.voter.config.GetVotersOutgoing()) > 0 })
+	first.Tick(c.now) // the end of the change is under way
+	c.collect(first)
+	last, _ := first.Replica()
+	c.cut = func(from, to int) bool { return from == 0 && to != longer.place }
+	if !first.propose(&coord.Redo{View: 99}) {
 		t.Fatal("not proposed")
 	}
-	c.until("it steps down", time.Second, func() bool { return old.voter == nil || !old.voter.leads })
-	if r, _ := old.Replica(); len(r.Outgoing) > 0 || slices.Contains(r.Voters, identity(2).Raft()) {
-		t.Fatalf("it is a voter: %+v", r)
-	}
-	if r, _ := c.nodes[0].Replica(); len(r.Outgoing) == 0 {
-		t.Fatal("the voter that is left knows what was decided")
+	first.ready()
+	c.collect(first)
+	c.cut = func(from, _ int) bool { return from == 0 }
+	c.until("the change is done", time.Second, func() bool { return len(first.voter.config.GetVotersOutgoing()) == 0 })
+	c.kill(0)
+	beat := &raftpb.Message{Type: raftpb.MessageType_MsgHeartbeat.Enum(), Term: new(first.voter.node.BasicStatus().GetTerm()), Commit: &last.Last}
+	knows.Receive(c.now, raftFrom(t, first, knows, beat))
+	a, _ := knows.Replica()
+	b, _ := longer.Replica()
+	if len(a.Outgoing) > 0 || len(b.Outgoing) == 0 || a.Last >= b.Last {
+		t.Fatalf("the first has %+v, the other %+v", a, b)
 	}
 	c.cut = nil
-	c.until("the voter that is left leads", 3*time.Second, func() bool { return c.nodes[0].voter.leads })
-	c.until("both know", 3*time.Second, c.agree(2))
+	c.until("one of them leads", 8*time.Second, func() bool { return knows.voter.leads || longer.voter.leads })
+	c.until("they go on", 15*time.Second, c.agree(2))
+}
+
+// raftFrom is a message of the group from one node to another.
+func raftFrom(t *testing.T, from, to *machine, m *raftpb.Message) []byte {
+	t.Helper()
+	m.From, m.To = new(from.cfg.Self.ID.Raft()), new(to.cfg.Self.ID.Raft())
+	data, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return coord.AppendMessage(nil, &coord.Message{From: from.source(), Body: &coord.Raft{Data: data}})
 }
 
 // Nobody is told of what he knows, or of what he cannot have; and no voter that has heard of a leader
@@ -110,15 +147,9 @@ func TestVoiceOfWhoWasTakenOut(t *testing.T) {
 	}
 	from := c.nodes[(n.place+1)%3]
 	heard, at := n.following.heard, n.past.node.BasicStatus()
-	ask := &raftpb.Message{
-		Type: raftpb.MessageType_MsgPreVote.Enum(), From: new(from.cfg.Self.ID.Raft()), To: new(n.cfg.Self.ID.Raft()),
-		Term: new(at.GetTerm() + 1), LogTerm: new(at.GetTerm()), Index: new(uint64(1 << 20)), Commit: new(at.GetCommit()),
-	}
-	data, err := proto.Marshal(ask)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.Receive(n.now, coord.AppendMessage(nil, &coord.Message{From: from.source(), Body: &coord.Raft{Data: data}}))
+	n.Receive(n.now, raftFrom(t, from, n, &raftpb.Message{
+		Type: raftpb.MessageType_MsgPreVote.Enum(), Term: new(at.GetTerm() + 1), LogTerm: new(at.GetTerm()), Index: new(uint64(1 << 20)), Commit: new(at.GetCommit()),
+	}))
 	if got := len(n.Outbox()); got != 1 {
 		t.Errorf("it says %d things, want its voice", got)
 	}

@@ -99,7 +99,7 @@ func (n *Node) Tick(now time.Duration) {
 	if n.ending != "" {
 		if n.voter != nil && n.voter.leads {
 			n.voter.call(n.voter.node.Tick)
-			n.lead.yield(n)
+			n.lead.vote(n, &n.voter.machine)
 		}
 		n.ready()
 		return

@@ -248,9 +248,6 @@ func (n *Node) apply(e *raftpb.Entry) {
 		}
 		v.call(func() { v.config = v.node.ApplyConfChange(&change) })
 		v.snapshot() // a newcomer takes none that does not name it
-		if n.ending != "" && v.leads {
-			n.lead.yield(n) // before raft by itself ends the time of both sets
-		}
 		return
 	}
 	if len(e.GetData()) == 0 {
