@@ -238,7 +238,7 @@ func (a *Agent) take(x any) {
 	case seen:
 		a.watch.sees(a.now(), x)
 		a.sees(x)
-		n.Observe(a.now(), x.id, x.state)
+		n.Observe(a.now(), coord.Source{ID: x.id, Address: x.address}, x.state)
 		if x.gone {
 			n.Gone(a.now(), x.id, "it left")
 		}

@@ -41,8 +41,9 @@ const (
 
 // seen is what gossip says of an agent.
 type seen struct {
-	id    coord.ID
-	state group.Liveness
+	id      coord.ID
+	address string // where gossip finds it
+	state   group.Liveness
 	meta
 }
 
@@ -324,7 +325,7 @@ func (e events) note(n *memberlist.Node, state group.Liveness) {
 		e.g.mu.lost[n.Name] = n.Address()
 	}
 	e.g.mu.Unlock()
-	e.tell(seen{id, state, m})
+	e.tell(seen{id, n.Address(), state, m})
 }
 
 // stamps spread the newest place in the log: memberlist does not pass broadcasts on, so

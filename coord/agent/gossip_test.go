@@ -23,6 +23,7 @@ type crowd struct {
 
 	mu     sync.Mutex
 	place  map[coord.ID]int
+	at     []string           // the addresses, by place
 	holds  [][]group.Liveness // by observer and subject
 	events []opinion
 	heard  []time.Time // of a stamp, by observer
@@ -61,7 +62,7 @@ func gather(t *testing.T, n int, profile string, net *memnet) *crowd {
 		}
 		id := coord.ID{0: byte(i >> 8), 1: byte(i), 2: 1}
 		c.mu.Lock()
-		c.place[id] = i
+		c.place[id], c.at = i, append(c.at, host.address())
 		c.mu.Unlock()
 		g, err := startGossip(&cfg, id, host.address(), host, []string{first.address()}, new(drops),
 			func(x any) {
@@ -81,6 +82,9 @@ func (c *crowd) hold(observer int, s seen) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	subject := c.place[s.id]
+	if want := c.at[subject]; s.address != want {
+		c.t.Errorf("member %d is at %s, as gossip tells %d, and not at %s", subject, s.address, observer, want)
+	}
 	c.holds[observer][subject] = s.state
 	c.events = append(c.events, opinion{time.Now(), observer, subject, s.state})
 }

@@ -65,7 +65,8 @@ func (q *queue) add(x any) {
 		if i, ok := q.seen[x.id]; ok {
 			x.gone = x.gone || told(q.list[i]).gone
 			if s, ok := q.list[i].(seen); ok {
-				q.list[i] = seen{s.id, s.state, x.meta}
+				s.meta = x.meta
+				q.list[i] = s
 			} else {
 				q.list[i] = x
 			}

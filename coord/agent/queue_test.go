@@ -14,7 +14,7 @@ func TestQueueIsBounded(t *testing.T) {
 	const many = maxQueued + 1000
 	for i := range many {
 		q.put(received("m"))
-		q.put(seen{coord.ID{0: byte(i % 8)}, group.Liveness(i % 3), meta{gone: i == 3}})
+		q.put(seen{id: coord.ID{0: byte(i % 8)}, state: group.Liveness(i % 3), meta: meta{gone: i == 3}})
 		q.put(noted{coord.ID{0: byte(i % 8)}, meta{note: []byte{byte(i % 100)}}})
 		q.put(coord.Stamp{View: uint64(i % 100)})
 		if i%1000 == 0 {

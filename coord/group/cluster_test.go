@@ -123,7 +123,7 @@ func (c *cluster) step() {
 func (c *cluster) gossip(n *machine) {
 	for _, o := range c.nodes {
 		if o.dead && c.now-o.died > 2*time.Second {
-			n.Observe(c.now, identity(o.place+1), Dead)
+			n.Observe(c.now, coord.Source{ID: identity(o.place + 1)}, Dead)
 		}
 	}
 }
@@ -225,7 +225,7 @@ func TestPartition(t *testing.T) {
 	for _, n := range c.nodes {
 		for o := range c.nodes {
 			if small(n.place) != small(o) {
-				n.Observe(c.now, identity(o+1), Dead)
+				n.Observe(c.now, coord.Source{ID: identity(o + 1)}, Dead)
 			}
 		}
 	}
@@ -339,7 +339,7 @@ func TestGraceOfWhoReports(t *testing.T) {
 	c.until("formed", 5*time.Second, c.agree(5))
 	leader := slices.IndexFunc(c.nodes, func(n *machine) bool { return n.State().Leads })
 	doubted := (leader + 1) % 5
-	c.nodes[leader].Observe(c.now, identity(doubted+1), Dead)
+	c.nodes[leader].Observe(c.now, coord.Source{ID: identity(doubted + 1)}, Dead)
 	for begin := c.now; c.now-begin < 12*time.Second; {
 		c.step()
 	}

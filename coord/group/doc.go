@@ -17,12 +17,16 @@
 //
 // An agent that leaves takes part until the others decide without it (Left). A leader hands over
 // first; where no other voter is left, as of two agents, it evicts itself, and leads on with both
-// sets of voters until one of the new ones does.
+// sets of voters until one of the new ones does. So does every leader that is none of the new
+// voters: who leads as a change of them ends is one who stays and tells the others.
 //
-// The library draws the time of elections at random; here its own are out of reach, and a
-// voter that has not heard of the leader for a while stands, the first one of the
-// voters first. A leader that hears of no majority names itself to nobody, decides nothing and asks
+// The library draws the time of elections at random; here its own are out of reach, and a voter
+// that has not heard of the leader for a while stands, the first one of the voters first; while
+// the voters change the old ones do so too, for all that was decided may be in the log of one of
+// them alone. Where the last word of a leader was lost, voters tell each other in elections what
+// is decided. A leader that hears of no majority names itself to nobody, decides nothing and asks
 // others for newer views, as every agent does that hears of no leader; Node.Waiting says so.
+// Where those that its view names do not answer, it asks whom gossip has found as well.
 //
 // Gossip has no suspicions here, for memberlist tells its delegates of none. Leases do not need
 // them: none is extended before every member with ranks has reported, nor beyond two leases

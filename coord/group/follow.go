@@ -42,13 +42,18 @@ func (n *Node) follow() {
 		n.following.turn++
 	}
 	n.following.asked = n.now
-	to := n.choose()
+	n.ask(n.choose(), !behind)
+	n.ask(n.meet(), false)
+}
+
+// ask asks an agent for briefs, and to be admitted.
+func (n *Node) ask(to coord.Source, steady bool) {
 	if !n.member() {
 		j := &coord.Join{Admission: n.cfg.Self}
 		j.Ranks = n.here()
 		n.send(to, j)
 	}
-	n.put(to, &coord.Follow{Known: n.known.Known, Seq: n.commit.decided}, !behind)
+	n.put(to, &coord.Follow{Known: n.known.Known, Seq: n.commit.decided}, steady)
 }
 
 // informed reports whether this agent has the log itself. A voter that hears of no leader may
@@ -67,10 +72,7 @@ func (n *Node) informed() bool {
 // choose picks whom to ask: of the voters one by the agent's own ID, so that they share
 // the work, the next one when that one is silent; before there is a view, the contacts.
 func (n *Node) choose() coord.Source {
-	view := n.view
-	if n.hint != nil {
-		view = n.hint
-	}
+	view := n.latest()
 	if view == nil || len(view.Voters) == 0 {
 		if len(n.cfg.Contacts) == 0 {
 			return coord.Source{}
@@ -96,6 +98,40 @@ func (n *Node) choose() coord.Source {
 	id := voters[at%len(voters)]
 	n.following.voter = id
 	return n.where(id)
+}
+
+// latest is the newest view that this agent has heard of; nil: there is none.
+func (n *Node) latest() *coord.View {
+	if n.hint != nil {
+		return n.hint
+	}
+	return n.view
+}
+
+// meet picks whom to ask as well where those whom choose names do not know more, for they may all
+// have ended: one after the other, by ID, of the agents that gossip has found and that view does not
+// name. The agent that formed the job has no contacts, and those of others may be gone.
+func (n *Node) meet() (to coord.Source) {
+	f, view := &n.following, n.latest()
+	asked := len(n.cfg.Contacts)
+	if view != nil {
+		asked = len(view.Voters)
+	}
+	if f.turn <= 2*asked {
+		return to
+	}
+	later := func(id coord.ID) bool { return slices.Compare(id[:], f.met[:]) > 0 }
+	for id, o := range n.gossip {
+		if o.State == Dead || o.address == "" || view != nil && view.Index(id) >= 0 {
+			continue
+		}
+		before := slices.Compare(id[:], to.ID[:]) < 0
+		if to.Address == "" || later(id) && !later(to.ID) || later(id) == later(to.ID) && before {
+			to = coord.Source{ID: id, Address: o.address}
+		}
+	}
+	f.met = to.ID
+	return to
 }
 
 // takeFollow answers who asks: a voter with briefs, any other with the newest view it

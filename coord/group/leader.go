@@ -94,26 +94,13 @@ func (l *leader) leaves(n *Node) bool {
 }
 
 // last reports whether no other voter is left to whom a leader that goes could hand over, as in
-// a job of two, where one votes. Then it evicts itself, if another member is left: see yield.
+// a job of two, where one votes. Then it evicts itself, if another member is left: see settle.
 func (l *leader) last(n *Node, v *coord.View) bool {
 	stays := func(id coord.ID) bool {
 		_, gone := n.lost(id)
 		return id != n.cfg.Self.ID && !gone
 	}
 	return !slices.ContainsFunc(v.Voters, stays) && slices.ContainsFunc(v.Members, func(o coord.Member) bool { return stays(o.ID) })
-}
-
-// yield has the voters of a view decide in place of this agent, which leads and is not in that
-// view: both sets of voters decide until one of the new ones leads, so that the job is never
-// without who can.
-func (l *leader) yield(n *Node) {
-	m, v := &n.voter.machine, n.voter
-	l.vote(n, m)
-	for _, id := range m.View().Voters {
-		if v.has(id.Raft()) && l.may(n, "hand over") {
-			v.transfer(n.cfg.Self.ID.Raft(), id.Raft())
-		}
-	}
 }
 
 // handOver has another voter lead: while there is one, an agent that goes does not evict itself.
@@ -299,11 +286,12 @@ func (n *Node) sendRefusal(j *coord.Join, why string) {
 	n.send(coord.Source{ID: j.ID, Address: j.Address}, b)
 }
 
-// vote replaces the voters of the group by those of the view, in one joint change.
+// vote replaces the voters of the group by those of the view, in one joint change: see settle.
 func (l *leader) vote(n *Node, m *coord.Machine) {
 	have := n.voter.config
 	if len(have.GetVotersOutgoing()) > 0 {
-		return // the last change is not done
+		l.settle(n, m)
+		return
 	}
 	var want []uint64
 	for _, id := range m.View().Voters {
@@ -324,8 +312,30 @@ func (l *leader) vote(n *Node, m *coord.Machine) {
 		}
 	}
 	if len(changes) > 0 && l.may(n, "voters") {
-		n.voter.call(func() { _ = n.voter.node.ProposeConfChange(&raftpb.ConfChangeV2{Changes: changes}) }) // made again if it is lost
+		l.changeVoters(n, changes)
 	}
+}
+
+// settle ends a change of the voters, during which both sets decide. A leader that is none of the
+// new ones hands over first. So who leads when the change is done is one who stays, and tells the
+// others until they know; one that goes would say it once, and if that was lost with it, those that
+// are left would wait for the voices of the dead.
+func (l *leader) settle(n *Node, m *coord.Machine) {
+	switch stays := slices.Contains(n.voter.config.GetVoters(), n.cfg.Self.ID.Raft()); {
+	case stays && l.may(n, "settle"):
+		l.changeVoters(n, nil)
+	case !stays && l.may(n, "hand over"):
+		l.handOver(n, m)
+	}
+}
+
+// changeVoters begins a change of the voters, or ends the one that was begun, by no changes.
+func (l *leader) changeVoters(n *Node, changes []*raftpb.ConfChangeSingle) {
+	c := &raftpb.ConfChangeV2{Changes: changes}
+	if len(changes) > 0 {
+		c.Transition = raftpb.ConfChangeTransition_ConfChangeTransitionJointExplicit.Enum()
+	}
+	n.voter.call(func() { _ = n.voter.node.ProposeConfChange(c) }) // made again if it is lost
 }
 
 // extend leases further steps once half of a lease is used, and says that all have begun

@@ -36,6 +36,7 @@ type Node struct {
 		asked time.Duration
 		heard time.Duration
 		turn  int
+		met   coord.ID // the last one that it has asked since gossip names it
 	}
 	followers map[coord.ID]*follower // looked up and walked in the order of the view
 	gossip    map[coord.ID]observed
@@ -98,7 +99,7 @@ func (n *Node) Tick(now time.Duration) {
 	if n.ending != "" {
 		if n.voter != nil && n.voter.leads {
 			n.voter.call(n.voter.node.Tick)
-			n.lead.yield(n)
+			n.lead.vote(n, &n.voter.machine)
 		}
 		n.ready()
 		return

@@ -25,16 +25,23 @@ const (
 )
 
 type observed struct {
-	State Liveness
-	since time.Duration
+	State   Liveness
+	since   time.Duration
+	address string // where gossip finds it; empty: not known
 }
 
-// Observe takes what gossip says of an agent.
-func (n *Node) Observe(now time.Duration, id coord.ID, state Liveness) {
+// Observe takes what gossip says of an agent, and where that is: one that is in no view that this
+// agent knows may be in the newest.
+func (n *Node) Observe(now time.Duration, agent coord.Source, state Liveness) {
 	n.now = now
-	if o, known := n.gossip[id]; !known || o.State != state {
-		n.gossip[id] = observed{state, now}
+	o, known := n.gossip[agent.ID]
+	if !known || o.State != state {
+		o.State, o.since = state, now
 	}
+	if agent.Address != "" {
+		o.address = agent.Address
+	}
+	n.gossip[agent.ID] = o
 }
 
 // Gone takes what is known for certain: the agent is gone.

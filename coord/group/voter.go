@@ -26,7 +26,7 @@ type voter struct {
 	sizes   []int             // of the kept ones that are applied, in bytes
 	bytes   int               // sum of sizes
 	heard   time.Duration     // of the leader, or that this one stood
-	led     time.Duration     // when the leader last said something
+	led     time.Duration     // when the leader last said something, or this one began or ended to lead
 	asked   time.Duration     // when anyone of the group did
 	leader  uint64
 	leads   bool
@@ -93,17 +93,11 @@ func (v *voter) tick(n *Node) {
 		n.lead.decide(n)
 		return
 	}
-	place := slices.Index(sorted(v.config.GetVoters()), n.cfg.Self.ID.Raft())
+	place := slices.Index(v.stands(), n.cfg.Self.ID.Raft())
 	if place >= 0 && n.now-v.heard >= n.cfg.Silence+time.Duration(place)*n.cfg.Stagger {
 		v.heard = n.now
 		v.call(func() { _ = v.node.Campaign() }) // who may not stand now may later
 	}
-}
-
-func sorted(list []uint64) []uint64 {
-	list = slices.Clone(list)
-	slices.Sort(list)
-	return list
 }
 
 // receiveRaft takes a message of the group. It makes this agent a voter: only voters
@@ -135,6 +129,9 @@ func (n *Node) receiveRaft(from coord.Source, data []byte) {
 	}
 	n.faults.hears(v, &m)
 	v.call(func() { _ = v.node.Step(&m) }) // what does not fit is dropped, as a lost message is
+	if votes(m.GetType()) {
+		n.tellDecided(&m)
+	}
 }
 
 // proposable reports whether another voter may put these entries into the log: such that all
@@ -150,7 +147,8 @@ func proposable(list []*raftpb.Entry) bool {
 const maxOthers = 16
 
 // vote makes this agent a voter, the one that it was if it was one: a voter keeps what
-// it has promised.
+// it has promised. One that was taken out and is only asked for its voice has heard of no leader by
+// that: it goes back, see leave.
 func (n *Node) vote() {
 	switch {
 	case n.voter != nil:
@@ -159,8 +157,9 @@ func (n *Node) vote() {
 		n.voter, n.past = n.past, nil
 	default:
 		n.voter = n.start(newcomer(n.cfg.Self.ID.Raft()))
+		n.voter.led = n.now
 	}
-	n.voter.heard, n.voter.led = n.now, n.now
+	n.voter.heard = n.now
 }
 
 // start takes a voter into use.
@@ -227,6 +226,9 @@ func (n *Node) sendRaft(messages []*raftpb.Message) {
 			n.voter.node.ReportUnreachable(m.GetTo())
 			continue
 		}
+		if votes(m.GetType()) {
+			m.Commit = new(n.voter.node.BasicStatus().GetCommit())
+		}
 		data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 		if err != nil {
 			panic(err) // every message of raft can be written
@@ -254,9 +256,6 @@ func (n *Node) apply(e *raftpb.Entry) {
 		n.faults.changes(v)
 		n.event(v.decided(Event{Kind: Reconfigured, Index: e.GetIndex(), Term: e.GetTerm(), NewVoters: v.config.GetVoters(), NewOutgoing: v.config.GetVotersOutgoing()}))
 		v.snapshot() // a newcomer takes none that does not name it
-		if n.ending != "" && v.leads {
-			n.lead.yield(n) // before raft by itself ends the time of both sets
-		}
 		return
 	}
 	if len(e.GetData()) == 0 {
@@ -361,7 +360,7 @@ func (n *Node) noteLeader() {
 	if leads := status.RaftState == raft.StateLeader; leads != v.leads {
 		v.leads = leads
 		n.lead.reset()
-		v.answered, v.since = map[uint64]time.Duration{}, n.now
+		v.answered, v.since, v.led = map[uint64]time.Duration{}, n.now, n.now
 		if leads {
 			n.event(Event{Kind: Led, ID: n.cfg.Self.ID})
 		}
@@ -409,7 +408,7 @@ func (n *Node) leave() {
 	out := n.now-v.led >= deafAfter*n.cfg.Beat && n.known.Known.Index > v.applied // the last change of voters did not reach it
 	if out || !v.has(n.cfg.Self.ID.Raft()) {
 		n.voter, n.past = nil, v
-		n.following.heard = n.now
+		n.following.heard = max(n.following.heard, v.led)
 	}
 }
 

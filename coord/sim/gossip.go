@@ -69,7 +69,7 @@ func (g *gossip) meet(o, s *process, d time.Duration) {
 			g.meet(o, s, time.Second)
 		default:
 			g.met[pair{o.id, s.id}] = true
-			o.node.Observe(o.local(), s.id, group.Alive)
+			o.node.Observe(o.local(), s.source(), group.Alive)
 			o.flush()
 		}
 	})
@@ -161,13 +161,17 @@ func (g *gossip) tell(o, s *process, op *opinion, state group.Liveness) {
 	if g.w.trace != nil {
 		g.w.say(o.place, "gossip: %v on %d is %v", short(s.id), s.place, [...]string{"alive", "dead"}[state])
 	}
-	o.node.Observe(o.local(), s.id, state)
+	o.node.Observe(o.local(), s.source(), state)
 	o.flush()
 }
 
-// doubt has an observer hold a subject for dead that is not.
+// doubt has an observer hold a subject for dead that is not. One that it has not heard of it does
+// not doubt.
 func (g *gossip) doubt(o, s *process, d time.Duration) {
 	at := pair{o.id, s.id}
+	if !g.met[at] && len(g.w.hosts) <= mostPairs {
+		return
+	}
 	op := g.pairs[at]
 	if op == nil {
 		op = &opinion{reachable: true}

@@ -92,6 +92,9 @@ type process struct {
 // forever is longer than any run.
 const forever = time.Duration(math.MaxInt64)
 
+// source is what gossip tells of a process.
+func (p *process) source() coord.Source { return coord.Source{ID: p.id, Address: p.address} }
+
 // worker is the trainer's side of a process.
 type worker interface {
 	poll()               // something may have changed

@@ -91,12 +91,19 @@ func (w *World) over() bool {
 }
 
 // majorityLost reports whether a majority of the voters is gone for good: nothing is decided any
-// more.
+// more. Who the voters are is what the newest replica has, and what the newest one has that lives: a
+// leader may end a change of the voters and be lost before a word of that has come to anybody. Those
+// that are left need majorities of both sets then, and nothing tells them that it is not so.
 func (w *World) majorityLost() bool {
+	return w.unled(func(*process) bool { return true }) || w.unled(func(p *process) bool { return !p.dead })
+}
+
+// unled reports whether a majority is gone of the voters that the newest of some replicas has.
+func (w *World) unled(of func(*process) bool) bool {
 	var newest *process
 	var at uint64
 	for _, p := range w.order {
-		if r, ok := p.node.Replica(); ok && p.foreign == "" && (newest == nil || r.Applied > at) {
+		if r, ok := p.node.Replica(); ok && p.foreign == "" && of(p) && (newest == nil || r.Applied > at) {
 			newest, at = p, r.Applied
 		}
 	}
