@@ -94,13 +94,20 @@ func (sh *shell) openAgent() (func() error, error) {
 	var err error
 	m.agent, err = agent.Open(agent.Config{
 		Job: s.liveJob(), Name: sh.host, Listen: net.JoinHostPort(host, strconv.Itoa(s.LivePort)), Await: true, Alone: -1, Key: s.liveKey(), Profile: s.LiveProfile, Release: s.Release,
-		Listener: agent.Listener{Changed: func() { sh.askLook(m) }},
+		Listener: agent.Listener{Changed: func() { sh.askLook(m) }, Event: sh.tellStalled},
 	})
 	if err != nil {
 		return nil, inUse("--live-port", s.LivePort, err)
 	}
 	sh.live = m
 	return m.agent.Close, nil
+}
+
+// tellStalled prints that a rank hangs, which no view says.
+func (sh *shell) tellStalled(e agent.Event) {
+	if e.Kind == agent.Stalled {
+		sh.box.put(event{kind: called, call: func() { sh.warn(e.Text) }})
+	}
 }
 
 // inUse names the flag of a port that somebody has, and who that is, as far as can be seen.

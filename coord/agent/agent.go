@@ -541,8 +541,8 @@ func (a *Agent) note(e group.Event) {
 		case *coord.Outcome:
 			a.watch.decides(a.now(), x)
 		case *coord.Rebalanced:
-			if e.Entry.(*coord.Rebalance).All {
-				a.event("stalled", a.watch.stalled(x))
+			if r := e.Entry.(*coord.Rebalance); r.All {
+				a.event(Stalled, a.watch.stalled(r, x))
 			}
 		}
 	case group.Dropped:

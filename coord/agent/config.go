@@ -67,6 +67,10 @@ type Listener struct {
 	Changed func() // what Look shows is new
 }
 
+// Stalled is the kind of the event that a rank has committed nothing for so long that another one has
+// its positions. Agents that vote tell it.
+const Stalled = "stalled"
+
 // Event is something that happened, as a line for a log.
 type Event struct {
 	Time time.Time

@@ -154,9 +154,9 @@ func (w *watch) names(gone []coord.ID) string {
 }
 
 // stalled says whose lane another rank has now, since it stood still.
-func (w *watch) stalled(x *coord.Rebalanced) string {
+func (w *watch) stalled(r *coord.Rebalance, x *coord.Rebalanced) string {
 	where := ""
-	if w.view != nil {
+	if w.view != nil && w.view.Number == r.View { // else its ranks have other numbers
 		if i := w.view.Index(w.view.Owner(x.From)); i >= 0 {
 			where = " on " + w.view.Members[i].Name
 		}

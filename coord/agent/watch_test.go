@@ -98,3 +98,34 @@ func TestPositions(t *testing.T) {
 		}
 	}
 }
+
+// A rank that stands still is named, with its node where that is known: no view and no sign of gossip
+// tells of it.
+func TestStalledRankIsNamed(t *testing.T) {
+	view := &coord.View{Number: 3, Members: []coord.Member{{ID: coord.ID{7: 1}, Name: "a", Ranks: []int{0}}, {ID: coord.ID{7: 2}, Name: "b", Ranks: []int{0, 1}}}}
+	view.Seal()
+	var said []Event
+	a := &Agent{}
+	a.config.Listener.Event = func(e Event) { said = append(said, e) }
+	moved := func(r coord.Rebalance, n int64) {
+		a.note(group.Event{Kind: group.Applied, Entry: &r, Effect: &coord.Rebalanced{From: r.From, To: r.To, Moved: n}})
+	}
+	moved(coord.Rebalance{View: 3, From: 2, All: true}, 5)
+	a.watch.view = view
+	moved(coord.Rebalance{View: 3, From: 2}, 9) // the tail of a lane is no news
+	moved(coord.Rebalance{View: 3, From: 2, All: true}, 1)
+	moved(coord.Rebalance{View: 2, From: 2, All: true}, 5) // of other ranks
+	want := []string{
+		"rank 2 commits nothing: rank 0, which has nothing left, gets its last 5 positions",
+		"rank 2 on b commits nothing: rank 0, which has nothing left, gets its last 1 position",
+		"rank 2 commits nothing: rank 0, which has nothing left, gets its last 5 positions",
+	}
+	for i, e := range said {
+		if e.Kind != Stalled || i >= len(want) || e.Text != want[i] {
+			t.Errorf("%s: %s", e.Kind, e.Text)
+		}
+	}
+	if len(said) != len(want) {
+		t.Errorf("%d events, want %d", len(said), len(want))
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/coord"
+	"github.com/headrace/headrace/nd"
 )
 
 // asyncLeader leads a job of its own with some ranks.
@@ -154,6 +155,46 @@ func TestStalledLanesAreTaken(t *testing.T) {
 		t.Fatalf("soon after another commit: %+v", moves)
 	}
 	want(look(3*beat), 3, 0) // rank 1 has stood still
+}
+
+// Ranks that all work, and take longer for each position than anyone is patient at first, lose nothing
+// to each other: how long they take is known by then. One of them is slower.
+func TestSlowWorkIsNotTaken(t *testing.T) {
+	type piece struct {
+		at   int64
+		done time.Duration
+	}
+	for _, takes := range []time.Duration{20 * time.Second, 70 * time.Second, 300 * time.Second} {
+		n := asyncLeader(t, 4, 10)
+		m, seq := n.Machine(), uint64(0)
+		works := map[int]piece{}
+		for began := n.now; m.Committed() < 40 && n.now-began < 3*time.Hour; {
+			for rank := range m.Lanes() {
+				x, working := works[rank]
+				lane := m.Lane(rank)
+				if working && (len(lane) == 0 || lane[0].Start != x.at) {
+					t.Fatalf("%v a position: position %d of rank %d was taken from it after %v", takes, x.at, rank, n.now-began)
+				}
+				if working && n.now >= x.done {
+					seq++
+					n.propose(&coord.Commit{View: m.View().Number, Author: identity(1), Seq: seq, Parts: []coord.Part{{Local: rank, Span: nd.Span{Start: x.at, Stop: x.at + 1}}}})
+					n.ready()
+					delete(works, rank)
+					working, lane = false, m.Lane(rank)
+				}
+				if !working && len(lane) > 0 {
+					slower := takes * time.Duration(rank/3) / 2
+					works[rank] = piece{lane[0].Start, n.now + takes + slower}
+				}
+			}
+			n.now += again * n.cfg.Beat
+			n.lead.rebalance(n, m)
+			n.ready()
+		}
+		if m.Committed() != 40 {
+			t.Errorf("%v a position: %d are done", takes, m.Committed())
+		}
+	}
 }
 
 // Nothing but an effective commit is a sign of work: neither one that the log has had already, nor a

@@ -33,6 +33,10 @@
 // from where the last of them is. So one that falls silent ends the lease by its silence,
 // well before gossip says that it is dead; its eviction waits for that, and for the grace.
 //
+// A rank of an async job that hangs while its agent lives is no matter of gossip: where others have
+// nothing left to do and it commits nothing for a time (Config.Stall), the leader gives its lane to one
+// of them. Whether that one hangs too nobody knows; those that have worked last come first.
+//
 // # What is said
 //
 //	who                        to whom          when
