@@ -24,8 +24,8 @@ func sorted(list []uint64) []uint64 {
 	return list
 }
 
-// votes reports whether a message is one of an election. These say how far their sender knows the
-// log to be decided: see tellDecided.
+// votes reports whether a message is one of an election. These say how far their sender has the log
+// and how far it knows it to be decided: see tellDecided.
 func votes(t raftpb.MessageType) bool {
 	switch t {
 	case raftpb.MessageType_MsgPreVote, raftpb.MessageType_MsgPreVoteResp, raftpb.MessageType_MsgVote, raftpb.MessageType_MsgVoteResp:
@@ -47,12 +47,12 @@ func (n *Node) tellDecided(m *raftpb.Message) {
 	if v.leads || v.broken != "" || decided <= m.GetCommit() || v.has(self) && n.now-v.led < deafAfter*n.cfg.Beat {
 		return
 	}
+	if m.GetIndex() < decided {
+		return // it lacks what is decided, and waits for who stands and has it
+	}
 	switch m.GetType() {
 	case raftpb.MessageType_MsgPreVote, raftpb.MessageType_MsgVote:
-		if m.GetIndex() < decided || m.GetTerm() == 0 {
-			return // it lacks what is decided, and waits for who stands and has it
-		}
-		term = max(term, m.GetTerm()-1) // it does not listen to older ones than its own
+		term = max(term, max(1, m.GetTerm())-1) // it does not listen to older ones than its own
 	}
 	at, err := v.storage.Term(decided)
 	if err != nil {
@@ -61,4 +61,14 @@ func (n *Node) tellDecided(m *raftpb.Message) {
 	n.sendRaft([]*raftpb.Message{{
 		Type: raftpb.MessageType_MsgApp.Enum(), From: &self, To: new(m.GetFrom()), Term: &term, Index: &decided, LogTerm: &at, Commit: &decided,
 	}})
+}
+
+// sayDecided adds to a message of an election what tellDecided wants to know.
+func (v *voter) sayDecided(m *raftpb.Message) {
+	m.Commit = new(v.node.BasicStatus().GetCommit())
+	switch m.GetType() {
+	case raftpb.MessageType_MsgPreVoteResp, raftpb.MessageType_MsgVoteResp:
+		last, _ := v.storage.LastIndex() // memory has it
+		m.Index = &last
+	}
 }

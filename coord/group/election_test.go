@@ -113,15 +113,16 @@ func TestWhoIsToldWhatIsDecided(t *testing.T) {
 		request, told bool
 	}{
 		{"who stands and does not know", 3 * time.Second, decided - 1, decided, true, true},
-		{"who refuses a voice and does not know", 3 * time.Second, decided - 1, 0, false, true},
+		{"who refuses a voice and does not know", 3 * time.Second, decided - 1, decided + 1, false, true},
+		{"who refuses a voice and lacks it", 3 * time.Second, decided - 1, decided - 1, false, false},
 		{"who knows", 3 * time.Second, decided, decided, true, false},
 		{"who lacks it", 3 * time.Second, decided - 1, decided - 1, true, false},
 		{"who stands as soon as the leader is gone", time.Second, decided - 1, decided, true, false},
 	} {
 		n.now = n.voter.led + x.silent
-		m := &raftpb.Message{Type: raftpb.MessageType_MsgPreVoteResp.Enum(), From: &to, Term: new(uint64(9)), Commit: &x.knows}
+		m := &raftpb.Message{Type: raftpb.MessageType_MsgPreVoteResp.Enum(), From: &to, Term: new(uint64(9)), Commit: &x.knows, Index: &x.has}
 		if x.request {
-			m.Type, m.Index = raftpb.MessageType_MsgPreVote.Enum(), &x.has
+			m.Type = raftpb.MessageType_MsgPreVote.Enum()
 		}
 		n.tellDecided(m)
 		if got := len(n.Outbox()); got > 1 || got == 1 != x.told {

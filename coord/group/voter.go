@@ -221,7 +221,7 @@ func (n *Node) sendRaft(messages []*raftpb.Message) {
 			continue
 		}
 		if votes(m.GetType()) {
-			m.Commit = new(n.voter.node.BasicStatus().GetCommit())
+			n.voter.sayDecided(m)
 		}
 		data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 		if err != nil {
