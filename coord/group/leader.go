@@ -105,15 +105,20 @@ func (l *leader) last(n *Node, v *coord.View) bool {
 
 // handOver has another voter lead: while there is one, an agent that goes does not evict itself.
 func (l *leader) handOver(n *Node, m *coord.Machine) {
-	v, to := n.voter, uint64(0)
+	var to uint64
 	for _, id := range m.View().Voters {
-		at, ok := v.answered[id.Raft()]
-		if _, lost := n.lost(id); ok && n.now-at < again*n.cfg.Beat && !lost && v.has(id.Raft()) {
+		if _, lost := n.lost(id); !lost && n.voter.has(id.Raft()) && n.answers(id.Raft()) {
 			to = id.Raft()
 			break
 		}
 	}
-	v.transfer(n.cfg.Self.ID.Raft(), to)
+	n.voter.transfer(n.cfg.Self.ID.Raft(), to)
+}
+
+// answers reports whether another voter has answered this one, which leads, of late.
+func (n *Node) answers(number uint64) bool {
+	at, ok := n.voter.answered[number]
+	return ok && n.now-at < again*n.cfg.Beat
 }
 
 // change proposes the next view once no more changes come.
@@ -325,8 +330,23 @@ func (l *leader) settle(n *Node, m *coord.Machine) {
 	case stays && l.may(n, "settle"):
 		l.changeVoters(n, nil)
 	case !stays && l.may(n, "hand over"):
-		l.handOver(n, m)
+		n.voter.transfer(n.cfg.Self.ID.Raft(), l.heir(n, m))
 	}
+}
+
+// heir is one of the new voters that answers, 0 if there is none. One that was evicted while the
+// voters changed comes last: it leads until those of the newest view are in its place.
+func (l *leader) heir(n *Node, m *coord.Machine) (to uint64) {
+	for _, number := range n.voter.config.GetVoters() {
+		switch stays := slices.ContainsFunc(m.View().Voters, func(id coord.ID) bool { return id.Raft() == number }); {
+		case !n.answers(number):
+		case stays:
+			return number
+		case to == 0:
+			to = number
+		}
+	}
+	return to
 }
 
 // changeVoters begins a change of the voters, or ends the one that was begun, by no changes.
@@ -394,6 +414,9 @@ func (l *leader) join(n *Node, j *coord.Join) {
 			n.sendRefusal(j, why) // the log would say the same, later
 			return
 		}
+	}
+	if n.voter.has(j.ID.Raft()) {
+		return // another one decides by this number, until it is replaced
 	}
 	if l.joins[j.ID] == nil {
 		if len(l.joins) >= maxJoins || n.gossip[j.ID].State == Dead {
