@@ -44,13 +44,22 @@ func (w *World) working() bool {
 // their lanes, perhaps after some that hang too.
 func (w *World) patience() time.Duration {
 	const still = 20 * time.Second
-	hang := 1 // ranks, one after the other of which may have the last positions
+	hang := 0 // ranks, one after the other of which may have the last positions
 	for _, p := range w.order {
 		if p.hangs {
 			hang += len(p.ranks)
 		}
 	}
-	return still + w.sc.Profile.config().Stall*time.Duration(hang*(hang+1)/2)
+	if hang == 0 {
+		return still
+	}
+	slow := time.Duration(0) // as long as work seemed to take to a leader whose clock jumped
+	for i := range w.sc.Actions {
+		if w.sc.Actions[i].Kind == Jump {
+			slow = max(slow, w.sc.Actions[i].By)
+		}
+	}
+	return still + 2*slow + w.sc.Profile.config().Stall*time.Duration((hang+1)*(hang+2)/2)
 }
 
 // stop watches a job that has lost a majority for good: its last leases are used up, and
