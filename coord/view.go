@@ -81,14 +81,20 @@ func (v *View) Rank(id ID, local int) int {
 
 // Owner is whose a rank is.
 func (v *View) Owner(rank int) ID {
+	id, _ := v.Seat(rank)
+	return id
+}
+
+// Seat is whose a rank is, and its number there.
+func (v *View) Seat(rank int) (id ID, local int) {
 	for i := range v.Members {
-		if n := len(v.Members[i].Ranks); rank < n {
-			return v.Members[i].ID
-		} else {
-			rank -= n
+		m := &v.Members[i]
+		if rank < len(m.Ranks) {
+			return m.ID, m.Ranks[rank]
 		}
+		rank -= len(m.Ranks)
 	}
-	return ID{}
+	return ID{}, -1
 }
 
 const (

@@ -70,8 +70,11 @@ func (l lanes) dealt(v *coord.View, now time.Duration) {
 
 // moved notes that a rank has the positions of another one.
 func (l lanes) moved(e *coord.Rebalanced, all bool, v *coord.View, now time.Duration) {
-	places := placesOf(v)
-	from, to := l.of(places[e.From], now), l.of(places[e.To], now)
+	at := func(rank int) *work {
+		id, local := v.Seat(rank)
+		return l.of(place{id, local}, now)
+	}
+	from, to := at(e.From), at(e.To)
 	to.since, to.holds = now, true
 	if all {
 		to.tries, from.tries = from.tries+1, 0
